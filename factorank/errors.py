@@ -1,0 +1,13 @@
+"""Errors of the library. All are ``ValueError``s, and all say what was given, where, and what is allowed."""
+
+
+class FactorankError(ValueError):
+    """Base class of every error that factorank raises for bad input."""
+
+
+class PermutationError(FactorankError):
+    """The input is not a permutation (or not an integer tensor that could hold one)."""
+
+
+class CodeError(FactorankError):
+    """The input is not a code of the stated kind."""

@@ -1,0 +1,71 @@
+"""Fast row-wise operations on permutations and codes, one torch operator for all of them.
+
+``transform`` is registered with torch as ``factorank::transform`` and runs numba on the CPU, CUDA C compiled
+at first use on NVIDIA GPUs, and plain torch anywhere else or when either is missing. It works inside
+``torch.compile(fullgraph=True)`` and under CUDA graph capture.
+"""
+
+import torch
+from torch import Tensor
+
+from factorank.kernels import reference
+from factorank.kernels.table import OPERATIONS, Domain, operation
+
+__all__ = ["NO_FAULT", "OPERATIONS", "Domain", "longest_increasing", "operation", "transform"]
+
+NO_FAULT = torch.iinfo(torch.int64).max
+"""What :func:`transform` answers for the first faulty row when there is none."""
+
+_library = torch.library.Library("factorank", "DEF")
+_library.define("transform(Tensor rows, str operation, bool check) -> (Tensor, Tensor)")
+
+
+def transform(rows: Tensor, name: str, *, check: bool = True) -> tuple[Tensor, Tensor]:
+    """Apply an operation of the table to every row of ``(rows, n)``, of any integer dtype.
+
+    Returns the result, of the same shape, dtype and device, and a 0-d int64 tensor on that device: the
+    index of the first row the operation does not accept, or ``NO_FAULT``. Faulty rows come out as
+    garbage of the right shape; memory outside the result is never touched. With ``check=False`` the
+    second tensor may be left at ``NO_FAULT`` whatever the rows hold.
+    """
+    result, fault = torch.ops.factorank.transform(rows, name, check)
+    return result, fault
+
+
+def longest_increasing(rows: Tensor) -> Tensor:
+    """Length of the longest increasing subsequence of each row of ``(rows, n)`` permutations: ``(rows,)``."""
+    if rows.device.type == "cpu" and (cpu := _cpu()) is not None:
+        return cpu.longest_increasing(rows)
+    return reference.longest_increasing(rows.to(torch.int64))
+
+
+def _plain(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
+    wide = rows.to(torch.int64)
+    fault = torch.full((), NO_FAULT, device=rows.device)
+    if check and rows.numel():
+        faulty = reference.faulty_rows(wide, name)
+        fault = torch.where(faulty.any(), faulty.to(torch.int8).argmax(), fault)
+    return reference.transform(wide, name).to(rows.dtype), fault
+
+
+def _on_cpu(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
+    cpu = _cpu()
+    return _plain(rows, name, check) if cpu is None else cpu.transform(rows, name)
+
+
+def _on_cuda(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
+    return _plain(rows, name, check)
+
+
+def _fake(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(rows, memory_format=torch.contiguous_format), rows.new_empty((), dtype=torch.int64)
+
+
+def _cpu():  # type: ignore[no-untyped-def]
+    return None
+
+
+_library.impl("transform", _plain, "CompositeExplicitAutograd")
+_library.impl("transform", _on_cpu, "CPU")
+_library.impl("transform", _on_cuda, "CUDA")
+torch.library.register_fake("factorank::transform", _fake, lib=_library)

@@ -1,0 +1,324 @@
+"""Permutations as tensors: orders and ranks, inverses, cycles, uniform draws, lexicographic index.
+
+A permutation is an *order* ``(*batch, n)``: ``order[i]`` is the item at place i, best first. Its inverse is
+the *rank*: ``rank[j]`` is the place of item j. Any integer dtype goes in and the same comes out.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from factorank import kernels
+from factorank.errors import FactorankError, PermutationError
+
+
+def inverse(order: Tensor, *, check: bool = True) -> Tensor:
+    """The inverse permutation: turns an order into the rank of each item, and a rank into the order.
+
+    >>> inverse(torch.tensor([2, 0, 1]))  # item 2 is first, item 0 second, item 1 third
+    tensor([1, 2, 0])
+    """
+    check_integer(order, "inverse takes permutations")
+    if order.numel() == 0:
+        return order.clone()
+    result, fault = kernels.transform(as_rows(order), "inverse", check=check)
+    if check and (row := place_of_fault(fault)) is not None:
+        raise_not_permutation(order, row, "inverse takes")
+    return result.view(order.shape)
+
+
+def compose(outer: Tensor, inner: Tensor, *, check: bool = True) -> Tensor:
+    """``outer ∘ inner``: entry i is ``outer[inner[i]]``. Batch shapes broadcast; the dtype is that of ``outer``.
+
+    ``compose(inverse(reference), order)`` names the items of an order by their places in a reference.
+
+    >>> compose(torch.tensor([2, 0, 1]), torch.tensor([1, 0, 2]))
+    tensor([0, 2, 1])
+    """
+    if check:
+        check_permutation(outer, "compose takes")
+        check_permutation(inner, "compose takes")
+    outer, inner = _same_length(outer, inner, "compose")
+    return outer.gather(-1, inner.to(torch.int64))
+
+
+def is_permutation(order: Tensor) -> Tensor:
+    """Whether each row holds every number from 0 to n - 1 once: bool ``(*batch,)``.
+
+    >>> is_permutation(torch.tensor([[1, 0, 2], [1, 2, 3]]))
+    tensor([ True, False])
+    """
+    check_integer(order, "is_permutation takes sequences")
+    n = order.shape[-1]
+    wide = order.to(torch.int64)
+    inside = ((wide >= 0) & (wide < n)).all(-1)
+    seen = torch.zeros(wide.shape, dtype=torch.bool, device=order.device)
+    return inside & seen.scatter_(-1, wide.clamp(0, max(n - 1, 0)), True).all(-1)
+
+
+def cycle_count(order: Tensor, *, check: bool = True) -> Tensor:
+    """How many cycles the map i → order[i] has, fixed points included: int64 ``(*batch,)``.
+
+    >>> cycle_count(torch.tensor([[1, 0, 2], [1, 2, 0]]))
+    tensor([2, 1])
+    """
+    if check:
+        check_permutation(order, "cycle_count takes")
+    n = order.shape[-1]
+    here = torch.arange(n, device=order.device)
+    jump = order.to(torch.int64)
+    least = here.expand(jump.shape)
+    for _ in range(max(n - 1, 0).bit_length()):  # after k rounds: the least of 2^k elements along the cycle
+        least = torch.minimum(least, least.gather(-1, jump))
+        jump = jump.gather(-1, jump)
+    return (least == here).sum(-1)
+
+
+def is_cyclic(order: Tensor, *, check: bool = True) -> Tensor:
+    """Whether each permutation is one cycle through all n items: bool ``(*batch,)``.
+
+    >>> is_cyclic(torch.tensor([[4, 2, 0, 1, 3], [4, 0, 3, 2, 1]]))
+    tensor([ True, False])
+    """
+    return cycle_count(order, check=check) == 1
+
+
+def cycles(order: Tensor) -> list[Any]:
+    """The cycles of the map i → order[i], each from its least element on; lists of them for a batch.
+
+    >>> cycles(torch.tensor([4, 0, 3, 2, 1]))
+    [[0, 4, 1], [2, 3]]
+    """
+    check_permutation(order, "cycles takes")
+    if order.ndim > 1:
+        return [cycles(row) for row in order]
+    image, met, found = order.tolist(), set[int](), []
+    for start in range(len(image)):
+        cycle, item = [], start
+        while item not in met:
+            met.add(item)
+            cycle.append(item)
+            item = image[item]
+        if cycle:
+            found.append(cycle)
+    return found
+
+
+def random_permutations(
+    n: int,
+    shape: Sequence[int] = (),
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype = torch.int64,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Uniform permutations ``(*shape, n)`` by the Fisher-Yates shuffle.
+
+    >>> random_permutations(4, (2,), generator=torch.Generator().manual_seed(0)).shape
+    torch.Size([2, 4])
+    """
+    return _shuffle(n, shape, 0, generator, dtype, device)
+
+
+def random_cyclic(
+    n: int,
+    shape: Sequence[int] = (),
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype = torch.int64,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Uniform permutations of one single cycle ``(*shape, n)`` by Sattolo's algorithm; n is at least 1.
+
+    >>> is_cyclic(random_cyclic(6, (3,)))
+    tensor([True, True, True])
+    """
+    if n == 0:
+        raise PermutationError("there is no cyclic permutation of 0 items; n is at least 1")
+    return _shuffle(n, shape, 1, generator, dtype, device)
+
+
+def _shuffle(
+    n: int,
+    shape: Sequence[int],
+    least: int,
+    generator: torch.Generator | None,
+    dtype: torch.dtype,
+    device: torch.device | str | None,
+) -> Tensor:
+    if n < 0:
+        raise PermutationError(f"a permutation has 0 or more items, not {n}")
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool or n - 1 > torch.iinfo(dtype).max:
+        raise PermutationError(f"{dtype} cannot hold permutations of {n} items; use an integer dtype that can")
+    if device is None and generator is not None:
+        device = generator.device
+    # A position with m values takes a uniform 63-bit number modulo m: the bias is below m / 2^63.
+    span = torch.arange(n, 0, -1, device=device) - least
+    span[-1:] = 1
+    draws = torch.empty((*shape, n), dtype=torch.int64, device=device).random_(generator=generator) % span
+    draws[..., :-1] += least
+    if draws.numel() == 0:
+        return draws.to(dtype)
+    rows, _ = kernels.transform(as_rows(draws), "decode-fisher-yates", check=False)
+    return rows.view(draws.shape).to(dtype)
+
+
+def index_of(order: Tensor) -> Any:
+    """The place of each permutation in the lexicographic list of all n!, from 0.
+
+    One permutation gives an int, of any size; a batch gives an int64 tensor ``(*batch,)`` up to n = 20 and
+    (nested) lists of ints beyond.
+
+    >>> index_of(torch.tensor([2, 4, 3, 0, 1]))
+    70
+    >>> index_of(torch.tensor([[0, 1, 2], [2, 1, 0]]))
+    tensor([0, 5])
+    """
+    check_permutation(order, "index_of takes")
+    n = order.shape[-1]
+    if order.ndim > 1 and n <= 20:
+        digits = _lehmer(order)
+        return (digits * _factorials(n, order.device)).sum(-1)
+    if order.ndim > 1:
+        return [index_of(row) for row in order]
+    index = 0
+    for i, digit in enumerate(_lehmer(order).tolist()):
+        index = index * (n - i) + digit
+    return index
+
+
+def permutation_at(
+    index: int | Sequence[Any] | Tensor,
+    n: int,
+    *,
+    dtype: torch.dtype = torch.int64,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """The permutation of n items at a lexicographic index; the inverse of :func:`index_of`.
+
+    A tensor of indices (n up to 20) or a list of ints of any size gives a batch.
+
+    >>> permutation_at(70, 5)
+    tensor([2, 4, 3, 0, 1])
+    >>> permutation_at(torch.tensor([0, 5]), 3)
+    tensor([[0, 1, 2],
+            [2, 1, 0]])
+    """
+    if isinstance(index, Tensor):
+        if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+            raise PermutationError(f"permutation_at takes integer indices, not {index.dtype}")
+        if n > 20:
+            return permutation_at(index.tolist(), n, dtype=dtype, device=device or index.device)
+        wide = index.to(torch.int64)
+        outside = (wide < 0) | (wide >= math.factorial(n))
+        if outside.any():
+            value = int(index[outside].flatten()[0])
+            raise PermutationError(f"the permutations of {n} items have indices 0..{math.factorial(n) - 1}, not {value}")
+        digits = wide[..., None] // _factorials(n, index.device) % torch.arange(n, 0, -1, device=index.device)
+        return _from_lehmer(digits).to(device=device or index.device, dtype=dtype)
+    if isinstance(index, Sequence):
+        rows = [permutation_at(one, n, dtype=dtype, device=device) for one in index]
+        return torch.stack(rows) if rows else torch.empty((0, n), dtype=dtype, device=device)
+    if not 0 <= index < math.factorial(n):
+        raise PermutationError(f"the permutations of {n} items have indices 0..{n}!-1, not {index}")
+    listed, rest = [], int(index)
+    for base in range(1, n + 1):
+        rest, digit = divmod(rest, base)
+        listed.append(digit)
+    return _from_lehmer(torch.tensor(listed[::-1], dtype=torch.int64)).to(device=device, dtype=dtype)
+
+
+def _lehmer(order: Tensor) -> Tensor:
+    wide = order.to(torch.int64)
+    if wide.numel() == 0:
+        return wide
+    return kernels.transform(as_rows(wide), "encode-lehmer", check=False)[0].view(order.shape)
+
+
+def _from_lehmer(digits: Tensor) -> Tensor:
+    if digits.numel() == 0:
+        return digits
+    return kernels.transform(as_rows(digits), "decode-lehmer", check=False)[0].view(digits.shape)
+
+
+def _factorials(n: int, device: torch.device) -> Tensor:
+    return torch.tensor([math.factorial(n - 1 - i) for i in range(n)], dtype=torch.int64, device=device)
+
+
+# Checks, shared by everything that takes permutations.
+
+
+def check_integer(tensor: Tensor, what: str, error: type[FactorankError] = PermutationError) -> None:
+    """Refuse what cannot hold a permutation: no tensor, no dimension, bool or floating."""
+    if not isinstance(tensor, Tensor):
+        raise error(f"{what} as an integer tensor (*batch, n), not as {type(tensor).__name__}")
+    if tensor.dtype == torch.bool or tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized:
+        raise error(f"{what} as an integer tensor (*batch, n), not as {tensor.dtype}")
+    if tensor.ndim == 0:
+        raise error(f"{what} as an integer tensor (*batch, n), not as a 0-d tensor")
+
+
+def check_permutation(order: Tensor, what: str = "expected") -> None:
+    """Raise :class:`PermutationError` unless every row is a permutation; ``what`` opens the message."""
+    check_integer(order, f"{what} permutations")
+    if order.numel() == 0 or torch.compiler.is_compiling():
+        return
+    fault = kernels.transform(as_rows(order), "inverse", check=True)[1]
+    if (row := place_of_fault(fault)) is not None:
+        raise_not_permutation(order, row, what)
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """``(*batch, n)`` as contiguous ``(rows, n)``; there is at least one element."""
+    return tensor.reshape(-1, tensor.shape[-1]).contiguous()
+
+
+def place_of_fault(fault: Tensor) -> int | None:
+    """The row that ``kernels.transform`` found at fault, if any.
+
+    Reading it off a GPU waits for the kernel; while compiling or capturing a graph it cannot be read.
+    """
+    if torch.compiler.is_compiling() or (fault.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return None
+    row = int(fault)
+    return None if row == kernels.NO_FAULT else row
+
+
+def row_name(tensor: Tensor, row: int) -> str:
+    """How a message calls a row of ``(*batch, n)``: "row 17", "row (1, 5)", or "it" when there is no batch."""
+    batch = tensor.shape[:-1]
+    if len(batch) < 2:
+        return f"row {row}" if batch else "it"
+    return f"row {tuple(int(i) for i in torch.unravel_index(torch.tensor(row), batch))}"
+
+
+def raise_not_permutation(order: Tensor, row: int, what: str) -> NoReturn:
+    """Raise a :class:`PermutationError` that says where row ``row`` of ``order`` goes wrong."""
+    values = as_rows(order)[row].tolist()
+    n = len(values)
+    begin = f"{what} permutations of 0..{n - 1} but {row_name(order, row)} holds"
+    first: dict[int, int] = {}
+    for position, value in enumerate(values):
+        if not 0 <= value < n:
+            raise PermutationError(f"{begin} {value} at position {position}")
+        if value in first:
+            raise PermutationError(f"{begin} {value} twice, at positions {first[value]} and {position}")
+        first[value] = position
+    raise AssertionError("the row is a permutation")
+
+
+def _same_length(one: Tensor, other: Tensor, what: str) -> tuple[Tensor, Tensor]:
+    """Broadcast the batch shapes of two permutations of the same n."""
+    try:
+        if one.shape[-1] != other.shape[-1]:
+            raise RuntimeError
+        shape = torch.broadcast_shapes(one.shape, other.shape)
+    except RuntimeError:
+        raise PermutationError(
+            f"{what} takes permutations of one length and batch shapes that broadcast,"
+            f" not {tuple(one.shape)} and {tuple(other.shape)}"
+        ) from None
+    return one.expand(shape), other.expand(shape)
