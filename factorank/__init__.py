@@ -1,59 +1,32 @@
-"""factorank: learn, sample and score probability distributions over permutations and rankings."""
+"""factorank: learn, sample and score probability distributions over permutations and rankings.
 
-from factorank.codes import (
-    Code,
-    FisherYates,
-    Inline,
-    Insertion,
-    Lehmer,
-    code,
-    code_names,
-    max_inline_entropy,
-    register_code,
-)
-from factorank.distances import cayley, footrule, hamming, kendall, rho, ulam
-from factorank.errors import CodeError, FactorankError, PermutationError
-from factorank.permutations import (
-    compose,
-    cycle_count,
-    cycles,
-    index_of,
-    inverse,
-    is_cyclic,
-    is_permutation,
-    permutation_at,
-    random_cyclic,
-    random_permutations,
-)
+The names are listed in ``factorank/public.py``. They are loaded when the first of them is used, so that the
+command line answers at once: importing torch alone takes seconds.
+"""
+
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = [
-    "Code",
-    "CodeError",
-    "FactorankError",
-    "FisherYates",
-    "Inline",
-    "Insertion",
-    "Lehmer",
-    "PermutationError",
-    "cayley",
-    "code",
-    "code_names",
-    "compose",
-    "cycle_count",
-    "cycles",
-    "footrule",
-    "hamming",
-    "index_of",
-    "inverse",
-    "is_cyclic",
-    "is_permutation",
-    "kendall",
-    "max_inline_entropy",
-    "permutation_at",
-    "random_cyclic",
-    "random_permutations",
-    "register_code",
-    "rho",
-    "ulam",
-]
+
+if TYPE_CHECKING:
+    from factorank.public import *  # noqa: F403
+else:
+
+    def __getattr__(name):
+        from importlib import import_module
+        from importlib.util import find_spec
+
+        if not name.startswith("_") and find_spec(f"factorank.{name}"):
+            return import_module(f"factorank.{name}")
+        public = import_module("factorank.public")
+        if name == "__all__":
+            return public.__all__
+        if name not in public.__all__:
+            raise AttributeError(f"module 'factorank' has no attribute {name!r}")
+        value = globals()[name] = getattr(public, name)
+        return value
+
+    def __dir__():
+        from factorank import public
+
+        return sorted({*globals(), *public.__all__})

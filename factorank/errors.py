@@ -11,3 +11,7 @@ class PermutationError(FactorankError):
 
 class CodeError(FactorankError):
     """The input is not a code of the stated kind."""
+
+
+class RankingsError(FactorankError):
+    """A file or table of rankings holds something that is not a ranking; the message names file and line."""
