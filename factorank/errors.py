@@ -15,3 +15,15 @@ class CodeError(FactorankError):
 
 class RankingsError(FactorankError):
     """A file or table of rankings holds something that is not a ranking; the message names file and line."""
+
+
+class DistributionError(FactorankError):
+    """A law cannot take this parameter or observation, or cannot give what it is asked for."""
+
+
+class TrainingError(FactorankError):
+    """A training run cannot start, resume or go on as asked."""
+
+
+class ModelError(FactorankError):
+    """A model cannot be built, loaded, or asked for this law."""

@@ -12,7 +12,8 @@ from factorank.codes import (
     register_code,
 )
 from factorank.distances import cayley, footrule, hamming, kendall, rho, ulam
-from factorank.errors import CodeError, FactorankError, PermutationError, RankingsError
+from factorank.distributions import RIM, GeneralizedMallows, Mallows, PlackettLuce, Uniform
+from factorank.errors import CodeError, DistributionError, FactorankError, PermutationError, RankingsError
 from factorank.permutations import (
     compose,
     cycle_count,
@@ -27,15 +28,21 @@ from factorank.permutations import (
 )
 
 __all__ = [
+    "RIM",
     "Code",
     "CodeError",
+    "DistributionError",
     "FactorankError",
     "FisherYates",
+    "GeneralizedMallows",
     "Inline",
     "Insertion",
     "Lehmer",
+    "Mallows",
     "PermutationError",
+    "PlackettLuce",
     "RankingsError",
+    "Uniform",
     "cayley",
     "code",
     "code_names",

@@ -1,0 +1,18 @@
+"""Classical laws over permutations, as torch distributions."""
+
+from factorank.distributions.base import PermutationDistribution, permutation
+from factorank.distributions.generalized_mallows import GeneralizedMallows
+from factorank.distributions.mallows import Mallows
+from factorank.distributions.plackett_luce import PlackettLuce
+from factorank.distributions.rim import RIM
+from factorank.distributions.uniform import Uniform
+
+__all__ = [
+    "RIM",
+    "GeneralizedMallows",
+    "Mallows",
+    "PermutationDistribution",
+    "PlackettLuce",
+    "Uniform",
+    "permutation",
+]

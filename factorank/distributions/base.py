@@ -1,0 +1,335 @@
+"""What every law over permutations shares: shapes, checks, enumeration and Monte Carlo."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+from torch.types import _size
+
+from factorank.errors import DistributionError, PermutationError
+from factorank.permutations import check_integer, check_permutation, inverse, is_permutation, permutation_at
+
+if TYPE_CHECKING:
+    from factorank.distributions.fitting.report import FitReport
+
+LARGEST_ENUMERATED = 8
+"""The largest n for which a law lists all n! permutations (8! = 40,320)."""
+
+
+class _Permutation(constraints.Constraint):
+    """Every row is a permutation of 0..n-1."""
+
+    is_discrete = True
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return is_permutation(value)
+
+
+class _EachFinite(constraints.Constraint):
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return value.isfinite().all(-1)
+
+
+permutation = _Permutation()
+"""The support of every law here; its ``check`` gives one bool per row."""
+finite_vector = _EachFinite()
+unit_vector = constraints.independent(constraints.unit_interval, 1)
+nonnegative_vector = constraints.independent(constraints.nonnegative, 1)
+
+
+class PermutationDistribution(Distribution):
+    r"""A probability law over the orders ``(n,)`` of n items.
+
+    A real :class:`torch.distributions.Distribution`: batch shapes, ``expand``, ``sample`` with any sample
+    shape, ``log_prob`` with gradients to the parameters, and so at home in ``MixtureSameFamily``. Orders are
+    int64, best item first. Beyond what torch asks for there are ``mean_ranks``, ``marginals`` and
+    ``condition``.
+
+    What is returned is exact. Where nothing exact is known or feasible a law refuses, and the methods that
+    take ``samples=`` give a Monte-Carlo estimate when they are asked for one.
+
+    A law of your own gives ``parameters`` (the names of its tensors, each ``(*batch, *own)``), ``_log_prob``
+    and ``_sample``; everything else then works, by enumeration up to n = 8.
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    support = permutation
+    has_enumerate_support = True
+    exact: bool = True
+    """Whether ``sample`` draws from this very law and ``log_prob`` is its logarithm; approximations say no."""
+    report: "FitReport | None" = None
+    """What a fit has to say about itself; None for a law that was not fitted."""
+
+    def __init__(self, batch_shape: _size, n: int, validate_args: bool | None = None) -> None:
+        super().__init__(torch.Size(batch_shape), torch.Size((n,)), validate_args=False)
+        self._validate_args = Distribution._validate_args if validate_args is None else validate_args
+        if self._validate_args:
+            for name, constraint in self.arg_constraints.items():
+                if name in self.__dict__ and self.__dict__[name] is not None:
+                    check_parameter(type(self).__name__, name, self.__dict__[name], constraint)
+
+    # What a law gives.
+
+    def _log_prob(self, order: Tensor) -> Tensor:
+        """Log-probability of checked int64 orders, whose shape broadcasts with ``(*batch, n)``."""
+        raise NotImplementedError
+
+    def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
+        """Draw int64 ``(*shape, *batch, n)``; called without gradients."""
+        raise NotImplementedError
+
+    def _parameters(self) -> dict[str, Any]:
+        """What the representation shows, by name."""
+        return {
+            name: self.__dict__[name] for name in self.arg_constraints if self.__dict__.get(name) is not None
+        }
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are, and the samples will be."""
+        return next(value.device for value in self._parameters().values() if isinstance(value, Tensor))
+
+    # What every law has.
+
+    @property
+    def n(self) -> int:
+        """The number of items."""
+        return self._event_shape[0]
+
+    def sample(self, sample_shape: _size = (), *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw orders ``(*sample_shape, *batch, n)``, int64, from torch's generator or the one given."""
+        with torch.no_grad():
+            return self._sample(torch.Size(sample_shape), generator)
+
+    def log_prob(self, order: Tensor) -> Tensor:
+        """The log-probability, in nats, of each order ``(*sample, *batch, n)``: ``(*sample, *batch)``.
+
+        Shapes broadcast. With validation on (the default) rows that are no permutations are refused; on a GPU
+        that costs one synchronisation.
+        """
+        if self._validate_args:
+            self._validate_sample(order)
+        return self._log_prob(order.to(torch.int64))
+
+    def entropy(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """The entropy in nats, ``(*batch,)``.
+
+        Exact, by a formula or by enumeration; refused where neither is feasible. With ``samples`` it is
+        instead the mean of that many draws of ``-log_prob``, an unbiased estimate.
+        """
+        if samples is not None:
+            return -self._log_prob(self._draws(samples, generator)).mean(0)
+        return self._entropy()
+
+    def marginals(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """The probability that an item stands at a place: ``(*batch, item, place)``.
+
+        Rows and columns sum to one. Exact, or refused where that is not feasible. With ``samples`` it is
+        instead the share of that many draws, an unbiased estimate.
+        """
+        if samples is not None:
+            places = inverse(self._draws(samples, generator), check=False)
+            ticks = torch.zeros((*self.batch_shape, self.n, self.n), device=places.device)
+            return (
+                ticks.scatter_add_(
+                    -1, places.movedim(0, -1), ticks.new_ones(()).expand_as(places.movedim(0, -1))
+                )
+                / samples
+            )
+        return self._marginals()
+
+    def mean_ranks(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """The expected place of each item, 0 the best: ``(*batch, n)``; exact or estimated like marginals."""
+        if samples is not None:
+            return inverse(self._draws(samples, generator), check=False).to(torch.get_default_dtype()).mean(0)
+        return self._mean_ranks()
+
+    @property
+    def mode(self) -> Tensor:
+        """A most likely order, ``(*batch, n)``."""
+        orders, log_probs = self._enumerated("the mode")
+        best = log_probs.argmax(0)
+        return orders[best]
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All n! orders, for n up to 8, in lexicographic order: ``(n!, *batch, n)`` or ``(n!, *ones, n)``."""
+        orders = self._listed("enumerate_support")
+        orders = orders.view(-1, *(1 for _ in self.batch_shape), self.n)
+        return orders.expand(-1, *self.batch_shape, self.n) if expand else orders
+
+    def condition(
+        self, observed: Sequence[int] | Tensor, *, max_states: int | None = None
+    ) -> "PermutationDistribution":
+        """The law of the whole order given the relative order of some items.
+
+        Args:
+            observed: the items, best first; nothing is said of where the others stand.
+            max_states: the largest table of the dynamic programme that is still computed;
+                ``factorank.distributions.conditioning.MAX_STATES`` unless given. Beyond it the result is an
+                approximation whose ``exact`` is False.
+
+        Observing no or one item returns the law itself.
+
+        >>> import factorank as fr
+        >>> law = fr.PlackettLuce(torch.tensor([2.0, 1.0, 0.0])).condition([2, 0])
+        >>> law.enumerate_support().tolist(), law.log_prob(law.enumerate_support()).exp().sum()
+        ([[1, 2, 0], [2, 0, 1], [2, 1, 0]], tensor(1.))
+        """
+        from factorank.distributions.conditioning import condition
+
+        return condition(self, observed, max_states=max_states)
+
+    def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
+        """The same law with its batch dimensions expanded to ``batch_shape``; nothing is copied."""
+        shape = torch.Size(batch_shape)
+        new = type(self).__new__(type(self)) if _instance is None else _instance
+        for name, value in self.__dict__.items():
+            if isinstance(value, Tensor) and name in self.arg_constraints:
+                own = value.shape[len(self.batch_shape) :]
+                value = value.expand(shape + own)
+            new.__dict__[name] = value
+        new._batch_shape = shape
+        return new
+
+    # Defaults: enumeration.
+
+    def _entropy(self) -> Tensor:
+        _, log_probs = self._enumerated("entropy")
+        return -torch.where(log_probs == -math.inf, 0, log_probs.exp() * log_probs.clamp(min=_LEAST)).sum(0)
+
+    def _marginals(self) -> Tensor:
+        orders, log_probs = self._enumerated("marginals")
+        stands = torch.nn.functional.one_hot(inverse(orders, check=False), self.n)  # (orders, item, place)
+        return torch.einsum("k...,kij->...ij", log_probs.exp(), stands.to(log_probs.dtype))
+
+    def _mean_ranks(self) -> Tensor:
+        marginals = self._marginals()
+        return marginals @ torch.arange(self.n, dtype=marginals.dtype, device=marginals.device)
+
+    def _listed(self, what: str) -> Tensor:
+        if self.n > LARGEST_ENUMERATED:
+            raise DistributionError(
+                f"{what} of {type(self).__name__} lists all orders, which is offered for"
+                f" n <= {LARGEST_ENUMERATED}, not n = {self.n}{_HINT.get(what, '')}"
+            )
+        return permutation_at(torch.arange(math.factorial(self.n), device=self.device), self.n)
+
+    def _enumerated(self, what: str) -> tuple[Tensor, Tensor]:
+        """All orders ``(n!, n)`` and their log-probabilities ``(n!, *batch)``."""
+        orders = self._listed(what)
+        rows = orders.view(-1, *(1 for _ in self.batch_shape), self.n)
+        return orders, self._log_prob(rows).expand(-1, *self.batch_shape)
+
+    def _draws(self, samples: int, generator: torch.Generator | None) -> Tensor:
+        if samples < 1:
+            raise DistributionError(f"an estimate takes at least 1 sample, not {samples}")
+        return self.sample((samples,), generator=generator)
+
+    # Checks.
+
+    def _validate_sample(self, value: Tensor) -> None:
+        name = type(self).__name__
+        check_integer(value, f"{name} takes orders")
+        if value.shape[-1] != self.n:
+            raise PermutationError(f"{name} takes orders of {self.n} items, not of {value.shape[-1]}")
+        try:
+            torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
+        except RuntimeError:
+            raise DistributionError(
+                f"{name} of batch shape {tuple(self.batch_shape)} takes orders of shape (*sample, *batch, n)"
+                f" that broadcast with it, not {tuple(value.shape)}"
+            ) from None
+        check_permutation(value, f"{name} takes")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={_show(value)}" for name, value in self._parameters().items())
+        return f"{type(self).__name__}({shown})"
+
+
+_LEAST = torch.finfo(torch.float32).min
+_HINT = dict.fromkeys(("entropy", "marginals"), "; samples= gives an estimate")
+
+
+def check_parameter(law: str, name: str, value: Tensor, constraint: constraints.Constraint) -> None:
+    """Raise unless ``value`` meets the constraint; the message names the law, the parameter and the place."""
+    if torch.compiler.is_compiling():
+        return
+    if isinstance(constraint, _Permutation):
+        check_permutation(value, f"{law} takes as {name}")
+        return
+    valid = constraint.check(value)
+    if torch._is_all_true(valid):
+        return
+    place = tuple(int(i) for i in (~valid).nonzero()[0])
+    where = f" at {list(place)}" if place else ""
+    raise DistributionError(
+        f"{law} takes {name} {_ALLOWED[constraint]}, but{where} it is {_show(value[place])}"
+    )
+
+
+_ALLOWED: dict[constraints.Constraint, str] = {
+    constraints.unit_interval: "between 0 and 1",
+    unit_vector: "between 0 and 1",
+    nonnegative_vector: "of 0 or more",
+    finite_vector: "that are finite",
+}
+
+
+def as_orders(orders: Sequence[Any] | Tensor, what: str) -> Tensor:
+    """A parameter that holds permutations, as int64 ``(*batch, n)``."""
+    tensor = orders if isinstance(orders, Tensor) else torch.as_tensor(orders)
+    if tensor.numel() == 0 and not isinstance(orders, Tensor):
+        tensor = tensor.to(torch.int64)  # an empty list has no integers to tell its dtype by
+    check_integer(tensor, f"{what} takes a permutation")
+    return tensor.to(torch.int64)
+
+
+def as_reals(value: float | Sequence[Any] | Tensor, like: Tensor | None = None) -> Tensor:
+    """A real parameter as a floating tensor, on the device of ``like`` unless it is a tensor already."""
+    if isinstance(value, Tensor):
+        return value if value.is_floating_point() else value.to(torch.get_default_dtype())
+    return torch.as_tensor(
+        value, dtype=torch.get_default_dtype(), device=None if like is None else like.device
+    )
+
+
+def together(law: str, **shapes: torch.Size) -> torch.Size:
+    """The batch shape of a law whose parameters have these batch shapes."""
+    try:
+        return torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        given = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise DistributionError(
+            f"the batch shapes of {law}'s parameters must broadcast, but are {given}"
+        ) from None
+
+
+def compact(tensor: Tensor, event_dim: int) -> Tensor:
+    """The tensor without the repeats that ``expand`` made along batch dimensions, which become of size 1.
+
+    Work done on a parameter is then done once however far it was expanded; the result still broadcasts.
+    """
+    for dim in range(tensor.ndim - event_dim):
+        if tensor.stride(dim) == 0 and tensor.shape[dim] > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, Tensor):
+        if value.numel() <= 12:
+            return _digits(value.tolist())
+        return f"<{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}>"
+    return value if isinstance(value, str) else repr(value)
+
+
+def _digits(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_digits(entry) for entry in value)}]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,208 @@
+"""Laws under which the positions of a code are independent: Mallows, generalized Mallows, RIM."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from factorank.codes import code
+from factorank.distributions.base import PermutationDistribution, compact
+from factorank.permutations import inverse
+
+
+class FactorizedDistribution(PermutationDistribution):
+    r"""A product of categoricals over the positions of a code of the order, relative to a reference.
+
+    With :math:`c` the code of ``compose(inverse(reference), order)``,
+    :math:`\log P(order) = \sum_i table[i, c_i]`. Sampling, entropy, mode, marginals and divergences follow
+    from the table; a law overrides what it can do faster.
+    """
+
+    code_name: str
+    """The code whose positions are independent."""
+
+    @property
+    def _reference(self) -> Tensor:
+        raise NotImplementedError
+
+    def _log_table(self, code_name: str) -> Tensor | None:
+        """Log-probabilities ``(*batch or ones, n, n)`` of v at position i; None if that code is dependent."""
+        raise NotImplementedError
+
+    @property
+    def _table(self) -> Tensor:
+        table = self._log_table(self.code_name)
+        assert table is not None
+        return table
+
+    # From orders to codes and back.
+
+    def _relative(self, order: Tensor) -> Tensor:
+        """The order with items named by their place in the reference."""
+        ranks = inverse(compact(self._reference, 1), check=False)
+        shape = torch.broadcast_shapes(ranks.shape, order.shape)
+        return ranks.expand(shape).gather(-1, order.expand(shape))
+
+    def _absolute(self, relative: Tensor) -> Tensor:
+        return self._reference.expand(relative.shape).gather(-1, relative)
+
+    def _encode(self, order: Tensor) -> Tensor:
+        return code(self.code_name).encode(self._relative(order), check=False)
+
+    def _decode(self, codes: Tensor) -> Tensor:
+        return self._absolute(code(self.code_name).decode(codes, check=False))
+
+    # The law.
+
+    def _log_prob(self, order: Tensor) -> Tensor:
+        return look_up(compact(self._table, 2), self._encode(order)).sum(-1).expand(self._result(order))
+
+    def _result(self, order: Tensor) -> torch.Size:
+        return torch.broadcast_shapes(order.shape[:-1], self.batch_shape)
+
+    def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
+        cumulative = self._table.double().exp().cumsum(-1)
+        cumulative = (
+            (cumulative / cumulative[..., -1:]).expand(*self.batch_shape, self.n, self.n).contiguous()
+        )
+        draws = (*self.batch_shape, self.n, math.prod(shape))
+        uniform = torch.rand(draws, dtype=torch.float64, device=self.device, generator=generator)
+        codes = torch.searchsorted(cumulative, uniform, right=True).movedim(-1, 0)
+        return self._decode(codes.reshape(*shape, *self.batch_shape, self.n))
+
+    def _entropy(self) -> Tensor:
+        table = self._table
+        return -expected(table, table).expand(self.batch_shape)
+
+    @property
+    def mode(self) -> Tensor:
+        return self._decode(self._table.argmax(-1).expand(*self.batch_shape, self.n))
+
+    def _marginals(self) -> Tensor:
+        probs = self._table.exp()
+        relative = insertion_places(probs)[0] if self.code_name == "insertion" else lehmer_places(probs)
+        ranks = inverse(self._reference, check=False)[..., None].expand(*self.batch_shape, self.n, self.n)
+        return relative.expand(*self.batch_shape, self.n, self.n).gather(-2, ranks)
+
+
+def look_up(table: Tensor, codes: Tensor) -> Tensor:
+    """``table[..., i, codes[..., i]]`` with broadcast batch shapes: ``(*batch, n)``.
+
+    One flat index, so that the gradient is accumulated in the table's own size.
+    """
+    n = table.shape[-1]
+    rows = torch.arange(table.shape[:-1].numel(), device=table.device).view(table.shape[:-1])
+    return table.reshape(-1)[rows * n + codes]
+
+
+def expected(log_probs: Tensor, values: Tensor) -> Tensor:
+    """The sum over the last two dimensions of exp(log_probs) · values, where 0 · infinity counts as 0."""
+    possible = log_probs > -math.inf
+    products = log_probs.exp() * torch.where(possible, values, 0.0)
+    return torch.where(possible, products, 0.0).sum((-1, -2))
+
+
+def insertion_places(probs: Tensor) -> tuple[Tensor, Tensor]:
+    """Where items end up, and which of two comes first, under insertion probabilities ``(*batch, n, n)``.
+
+    Returns ``(*batch, item, place)`` probabilities and ``before``, ``(*batch, n, n)``: for a < b entry
+    ``[a, b]`` is the probability that a comes before b (zero elsewhere). Items are named by the reference. An
+    item stays where it is when the next one is inserted behind it, and moves back one place otherwise.
+    """
+    batch, n = probs.shape[:-2], probs.shape[-1]
+    places = probs.new_zeros(*batch, 0, 0)
+    before = []
+    for k in range(n):
+        row = probs[..., k, : k + 1]
+        behind = row.flip(-1).cumsum(-1).flip(-1)[..., None, 1:]  # P(V_k > s) for s = 0..k-1
+        stays = places * behind
+        before.append(torch.nn.functional.pad(stays.sum(-1), (0, n - k)))
+        moves = places * row.cumsum(-1)[..., None, :-1]
+        pad = torch.nn.functional.pad
+        places = torch.cat((pad(stays, (0, 1)) + pad(moves, (1, 0)), row[..., None, :]), -2)
+    return places, torch.stack(before, -1) if n else places
+
+
+def lehmer_places(probs: Tensor) -> Tensor:
+    """``(*batch, item, place)`` probabilities under independent right-Lehmer digits ``(*batch, n, n)``.
+
+    Follows the index that each item has among those not yet placed: it drops by one when a smaller one is
+    taken, and the item stands at place i when the digit i is its index.
+    """
+    n = probs.shape[-1]
+    index = torch.eye(n, dtype=probs.dtype, device=probs.device).expand(*probs.shape[:-2], n, n)
+    places = []
+    for i in range(n):
+        row = probs[..., None, i, : n - i]
+        places.append((index * row).sum(-1))
+        above = row.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # P(L_i > s) for s = 0..n-i-2
+        below = row.cumsum(-1)[..., :-1]  # P(L_i < s) for s = 1..n-i-1
+        index = index[..., :-1] * above + index[..., 1:] * below
+    return torch.stack(places, -1) if n else index
+
+
+# Truncated geometric positions: P(k) = q^k / (1 + q + … + q^(size-1)).
+
+
+def geometric_sums(ratio: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    r""":math:`\sum_{k<m} q^k` and :math:`\sum_{k<m} k q^k` for each ratio q in [0, 1] and size m.
+
+    By doubling the number of terms: only positive numbers are added and multiplied, so that values and
+    gradients are right to a few units of the last digit everywhere, q = 0 and q = 1 included.
+    """
+    total, moment, power = torch.zeros_like(ratio), torch.zeros_like(ratio), torch.ones_like(ratio)
+    terms = torch.zeros_like(sizes)
+    for bit in reversed(range(int(sizes.max()).bit_length() if sizes.numel() else 0)):
+        moment = moment + power * (moment + terms * total)
+        total = total * (1 + power)
+        power, terms = power * power, terms * 2
+        odd = (sizes >> bit) & 1 == 1
+        moment = torch.where(odd, ratio * (moment + total), moment)
+        total = torch.where(odd, 1 + ratio * total, total)
+        power, terms = torch.where(odd, power * ratio, power), torch.where(odd, terms + 1, terms)
+    return total, moment
+
+
+def times_log(count: Tensor, ratio: Tensor) -> Tensor:
+    """``count · log(ratio)`` where a count of zero gives zero, with zero gradient to the ratio."""
+    return count * torch.where(count > 0, ratio, 1.0).log()
+
+
+def geometric_log_table(ratio: Tensor, sizes: Tensor, total: Tensor) -> Tensor:
+    """Log-probabilities ``(*batch, n, n)`` of k at each position; minus infinity outside."""
+    k = torch.arange(ratio.shape[-1], device=ratio.device)
+    table = times_log(k.to(ratio.dtype), ratio[..., None]) - total.log()[..., None]
+    return table.masked_fill(k >= sizes[:, None], -math.inf)
+
+
+def insertion_log_table(ratio: Tensor) -> Tensor:
+    """Log-probabilities ``(*batch, n, n)`` of slot v for item i, in proportion to ratio[i]^(i - v)."""
+    n = ratio.shape[-1]
+    sizes = torch.arange(1, n + 1, device=ratio.device)
+    table = geometric_log_table(ratio, sizes, geometric_sums(ratio, sizes)[0])
+    back = sizes[:, None] - 1 - torch.arange(n, device=ratio.device)
+    return table.gather(-1, back.clamp(min=0).expand_as(table)).masked_fill(back < 0, -math.inf)
+
+
+def geometric_entropy(ratio: Tensor, sizes: Tensor) -> Tensor:
+    """The summed entropy of the positions: ``(*batch,)``."""
+    total, moment = geometric_sums(ratio, sizes)
+    return (total.log() - times_log(moment / total, ratio)).sum(-1)
+
+
+def draw_geometric(
+    log_ratio: Tensor, sizes: Tensor, shape: tuple[int, ...], generator: torch.Generator | None
+) -> Tensor:
+    """Draw ``shape`` (which ends in n) truncated geometrics by inverting their distribution function.
+
+    In float64 whatever the parameters are, so that no value is favoured by rounding.
+    """
+    log_ratio = log_ratio.double()
+    flat = log_ratio == 0
+    mass = torch.where(flat, sizes.double(), torch.expm1(log_ratio * sizes))
+    uniform = torch.rand(shape, dtype=torch.float64, device=log_ratio.device, generator=generator).mul_(mass)
+    if flat.any():
+        draws = torch.where(flat, uniform, uniform.log1p() / log_ratio)
+    else:
+        draws = uniform.log1p_().div_(log_ratio)
+    return torch.minimum(draws.to(torch.int64), sizes - 1)

@@ -1,0 +1,118 @@
+"""The generalized Mallows law: a dispersion for each item of the reference."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from factorank.distributions import factorized
+from factorank.distributions.base import as_orders, as_reals, compact, permutation, together, unit_vector
+from factorank.distributions.factorized import (
+    FactorizedDistribution,
+    draw_geometric,
+    geometric_sums,
+    times_log,
+)
+from factorank.errors import DistributionError
+
+
+class GeneralizedMallows(FactorizedDistribution):
+    r"""The generalized Mallows law in its insertion form.
+
+    The items of ``central`` are inserted one after the other, item ``central[i]`` at slot :math:`V_i` of the
+    list of those before it, with
+
+    .. math:: P(V_i = v) \propto \varphi_i^{i - v}, \qquad v = 0, …, i
+
+    so :math:`i - V_i` counts the items before it in ``central`` that it overtakes. It is a RIM, and with all
+    φ equal the Mallows law; it is not the weighted Mallows law, whose weights belong to places. (Fligner and
+    Verducci count the overtaken from the other side: their law is this one with ``central`` and the orders
+    read from last to first.)
+
+    Args:
+        central: the order in the middle, ``(*batch, n)``; also the mode.
+        phis: ``(*batch, n)``, from 0 to 1; ``phis[i]`` belongs to item ``central[i]``, and the first one has
+            no effect.
+
+    Fligner and Verducci, "Distance based ranking models", 1986; Lu and Boutilier, "Effective sampling and
+    learning for Mallows models with pairwise-preference data", 2014.
+
+    >>> law = GeneralizedMallows([2, 0, 1], phis=[1.0, 0.5, 0.0])
+    >>> law.log_prob(torch.tensor([[2, 0, 1], [0, 2, 1], [2, 1, 0]])).exp()
+    tensor([0.6667, 0.3333, 0.0000])
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "central": permutation,
+        "phis": unit_vector,
+    }
+    code_name = "insertion"
+    central: Tensor
+    phis: Tensor
+
+    def __init__(
+        self,
+        central: Sequence[int] | Tensor,
+        phis: Sequence[float] | Tensor,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        central = as_orders(central, "GeneralizedMallows")
+        phis = as_reals(phis, central)
+        n = central.shape[-1]
+        if phis.shape[-1:] != (n,):
+            raise DistributionError(
+                f"GeneralizedMallows takes one phi for each of the {n} items, not shape {tuple(phis.shape)}"
+            )
+        batch = together("GeneralizedMallows", central=central.shape[:-1], phis=phis.shape[:-1])
+        self.central = central.expand(*batch, n)
+        self.phis = phis.expand(*batch, n)
+        super().__init__(batch, n, validate_args)
+
+    @classmethod
+    def fit(cls, orders: Tensor, weights: Tensor | None = None, **options: Any) -> "GeneralizedMallows":
+        """The law of maximum likelihood; see ``factorank.distributions.fitting.fit_generalized_mallows``."""
+        from factorank.distributions.fitting import fit_generalized_mallows
+
+        return fit_generalized_mallows(orders, weights, **options)
+
+    @property
+    def thetas(self) -> Tensor:
+        """The dispersions on the other common scale, -log φ."""
+        return -self.phis.log()
+
+    @property
+    def mode(self) -> Tensor:
+        """The central order."""
+        return self.central
+
+    @property
+    def device(self) -> torch.device:
+        return self.phis.device
+
+    @property
+    def _reference(self) -> Tensor:
+        return self.central
+
+    @property
+    def _sizes(self) -> Tensor:
+        return torch.arange(1, self.n + 1, device=self.device)
+
+    def _log_table(self, code_name: str) -> Tensor | None:
+        return factorized.insertion_log_table(compact(self.phis, 1)) if code_name == "insertion" else None
+
+    def _log_prob(self, order: Tensor) -> Tensor:
+        overtaken = (self._sizes - 1 - self._encode(order)).to(self.phis.dtype)
+        phis = compact(self.phis, 1)
+        log_z = geometric_sums(phis, self._sizes)[0].log().sum(-1)
+        return (times_log(overtaken, phis).sum(-1) - log_z).expand(self._result(order))
+
+    def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
+        log_ratio = compact(self.phis, 1).double().log()
+        overtaken = draw_geometric(log_ratio, self._sizes, (*shape, *self.batch_shape, self.n), generator)
+        return self._decode(self._sizes - 1 - overtaken)
+
+    def _entropy(self) -> Tensor:
+        return factorized.geometric_entropy(compact(self.phis, 1), self._sizes).expand(self.batch_shape)

@@ -1,0 +1,156 @@
+"""The Mallows law: probability falls by a factor φ with each pair of items out of order."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from factorank.codes import code
+from factorank.distances import kendall
+from factorank.distributions import factorized
+from factorank.distributions.base import (
+    as_orders,
+    as_reals,
+    compact,
+    nonnegative_vector,
+    permutation,
+    together,
+)
+from factorank.distributions.factorized import (
+    FactorizedDistribution,
+    draw_geometric,
+    geometric_sums,
+    times_log,
+)
+from factorank.errors import DistributionError
+
+
+class Mallows(FactorizedDistribution):
+    r"""Mallows' law with Kendall's distance, or its weighted form.
+
+    .. math:: P(X) = \varphi^{d(X, central)} / Z, \qquad
+              Z = \prod_{j=0}^{n-1} \frac{1 - \varphi^{n-j}}{1 - \varphi}
+
+    With ``weights`` on the places the exponent is :math:`\sum_j w_j L_j`, where L is the right-Lehmer code of
+    the order with items named by their place in ``central``: at place j, each item left behind that stands
+    before the chosen one in ``central`` costs :math:`w_j`. Weights of one give the plain law.
+
+    Args:
+        central: the order in the middle, ``(*batch, n)``; also the mode.
+        phi: the dispersion, ``(*batch,)``, from 0 (only ``central``) to 1 (uniform). ``theta`` is -log φ.
+        weights: of the places, ``(*batch, n)``, 0 or more; the last one has no effect.
+
+    Mallows, "Non-null ranking models", 1957; the weighted law is the one-step Lehmer model.
+
+    >>> law = Mallows(central=torch.arange(4), phi=0.5)
+    >>> law
+    Mallows(central=[0, 1, 2, 3], phi=0.5)
+    >>> law.log_prob(torch.tensor([[0, 1, 2, 3], [0, 1, 3, 2]])).exp()
+    tensor([0.2032, 0.1016])
+    >>> law.mean_ranks()
+    tensor([0.7333, 1.2381, 1.7619, 2.2667])
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "central": permutation,
+        "phi": constraints.unit_interval,
+        "weights": nonnegative_vector,
+    }
+    code_name = "lehmer"
+    central: Tensor
+    phi: Tensor
+    weights: Tensor | None
+
+    def __init__(
+        self,
+        central: Sequence[int] | Tensor,
+        phi: float | Tensor,
+        weights: Sequence[float] | Tensor | None = None,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        central = as_orders(central, "Mallows")
+        phi = as_reals(phi, central)
+        n = central.shape[-1]
+        if weights is None:
+            batch = together("Mallows", central=central.shape[:-1], phi=phi.shape)
+            self.weights = None
+        else:
+            weights = as_reals(weights, central)
+            if weights.shape[-1:] != (n,):
+                raise DistributionError(
+                    f"Mallows takes one weight for each of the {n} places, not shape {tuple(weights.shape)}"
+                )
+            batch = together("Mallows", central=central.shape[:-1], phi=phi.shape, weights=weights.shape[:-1])
+            self.weights = weights.expand(*batch, n)
+        self.central = central.expand(*batch, n)
+        self.phi = phi.expand(batch)
+        super().__init__(batch, n, validate_args)
+
+    @classmethod
+    def fit(cls, orders: Tensor, weights: Tensor | None = None, **options: Any) -> "Mallows":
+        """The law of maximum likelihood; see :func:`factorank.distributions.fitting.fit_mallows`."""
+        from factorank.distributions.fitting import fit_mallows
+
+        return fit_mallows(orders, weights, **options)
+
+    @property
+    def theta(self) -> Tensor:
+        """The dispersion on the other common scale, -log φ: 0 is uniform, infinity a point mass."""
+        return -self.phi.log()
+
+    @property
+    def mode(self) -> Tensor:
+        """The central order."""
+        return self.central
+
+    @property
+    def device(self) -> torch.device:
+        return self.phi.device
+
+    @property
+    def _reference(self) -> Tensor:
+        return self.central
+
+    @property
+    def _sizes(self) -> Tensor:
+        return torch.arange(self.n, 0, -1, device=self.device)
+
+    @property
+    def _ratio(self) -> Tensor:
+        """The factor for each unit of each digit of the Lehmer code: ``(*batch or ones, n)``."""
+        phi = compact(self.phi, 0)[..., None]
+        return (
+            phi.expand(*phi.shape[:-1], self.n) if self.weights is None else phi ** compact(self.weights, 1)
+        )
+
+    def _log_table(self, code_name: str) -> Tensor | None:
+        ratio = self._ratio
+        if code_name == "lehmer":
+            return factorized.geometric_log_table(ratio, self._sizes, geometric_sums(ratio, self._sizes)[0])
+        if code_name == "insertion" and self.weights is None:
+            return factorized.insertion_log_table(ratio)
+        return None
+
+    def _log_prob(self, order: Tensor) -> Tensor:
+        phi = self.phi
+        if self.weights is None:
+            distance = kendall(order, compact(self.central, 1), check=False).to(phi.dtype)
+        else:
+            digits = code("lehmer").encode(self._relative(order), check=False)
+            distance = (digits * self.weights).sum(-1)
+        log_z = geometric_sums(self._ratio, self._sizes)[0].log().sum(-1)
+        return times_log(distance, phi) - log_z
+
+    def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
+        # Without weights a column of size 1 serves all places; φ^0 = 1 also for φ = 0.
+        log_ratio = compact(self.phi, 0).double().log()[..., None]
+        if self.weights is not None:
+            log_ratio = torch.where(self.weights == 0, 0.0, self.weights.double() * log_ratio)
+        digits = draw_geometric(log_ratio, self._sizes, (*shape, *self.batch_shape, self.n), generator)
+        return self._absolute(code("lehmer").decode(digits, check=False))
+
+    def _entropy(self) -> Tensor:
+        return factorized.geometric_entropy(self._ratio, self._sizes).expand(self.batch_shape)

@@ -1,0 +1,140 @@
+"""The Plackett-Luce law: choose the best item, then the best of the rest, and so on."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from factorank.distributions.base import PermutationDistribution, as_reals, compact, finite_vector
+from factorank.errors import DistributionError
+
+LARGEST_SUBSETS = 12
+"""The largest n for which entropy and marginals are summed exactly over the 2^n sets of items left."""
+
+
+class PlackettLuce(PermutationDistribution):
+    r"""Plackett and Luce's law.
+
+    .. math:: P(X) = \prod_{i=0}^{n-1} \frac{\exp s_{X_i}}{\sum_{j \ge i} \exp s_{X_j}}
+
+    with one real score s for each item. Adding a constant to all scores changes nothing. Entropy and
+    marginals have no closed form: they are exact up to n = 12, by summing over the sets of items left, and
+    estimated when ``samples=`` is given. The mean ranks are exact for every n.
+
+    Args:
+        logits: the scores, ``(*batch, n)``, finite.
+
+    Plackett, "The analysis of permutations", 1975; Luce, "Individual choice behavior", 1959.
+
+    >>> law = PlackettLuce(torch.tensor([0.0, 1.0, 2.0]))
+    >>> law.log_prob(torch.tensor([[2, 1, 0], [0, 1, 2]])).exp()
+    tensor([0.4863, 0.0242])
+    >>> law.mode
+    tensor([2, 1, 0])
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"logits": finite_vector}
+    logits: Tensor
+
+    def __init__(self, logits: Sequence[Any] | Tensor, *, validate_args: bool | None = None) -> None:
+        self.logits = as_reals(logits)
+        if self.logits.ndim == 0:
+            raise DistributionError("PlackettLuce takes logits (*batch, n), not a single number")
+        super().__init__(self.logits.shape[:-1], self.logits.shape[-1], validate_args)
+
+    @classmethod
+    def fit(cls, orders: Tensor, weights: Tensor | None = None, **options: Any) -> "PlackettLuce":
+        """The law of maximum likelihood; see :func:`factorank.distributions.fitting.fit_plackett_luce`."""
+        from factorank.distributions.fitting import fit_plackett_luce
+
+        return fit_plackett_luce(orders, weights, **options)
+
+    def _log_prob(self, order: Tensor) -> Tensor:
+        shape = torch.broadcast_shapes(order.shape, self.logits.shape)
+        return chain_log_prob(self.logits.expand(shape).gather(-1, order.expand(shape)))
+
+    def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
+        return order_of_clocks(
+            log_exponential((*shape, *self.logits.shape), self.device, generator) - self.logits
+        )
+
+    @property
+    def mode(self) -> Tensor:
+        """The items by falling score; equal scores keep their order."""
+        return self.logits.argsort(dim=-1, descending=True, stable=True)
+
+    def _mean_ranks(self) -> Tensor:
+        # Item i is behind j with probability sigmoid(s_j - s_i); its rank counts those before it.
+        return torch.sigmoid(self.logits[..., None, :] - self.logits[..., :, None]).sum(-1) - 0.5
+
+    def _entropy(self) -> Tensor:
+        reached, choice = self._choices("entropy")
+        uncertainty = -torch.where(choice > 0, choice * torch.where(choice > 0, choice, 1.0).log(), 0.0).sum(
+            -1
+        )
+        return (reached * uncertainty).sum(-1).expand(self.batch_shape)
+
+    def _marginals(self) -> Tensor:
+        reached, choice = self._choices("marginals")
+        left = _members(self.n, self.device).sum(-1)
+        place = torch.nn.functional.one_hot((self.n - left).clamp(max=max(self.n - 1, 0)), self.n)
+        return torch.einsum("...s,...si,sp->...ip", reached, choice, place.to(choice.dtype)).expand(
+            *self.batch_shape, self.n, self.n
+        )
+
+    def _choices(self, what: str) -> tuple[Tensor, Tensor]:
+        """For each set of items: the probability that it is what is left at some time ``(*batch, 2^n)``, and
+        that of each item to be chosen from it ``(*batch, 2^n, n)``."""
+        n, logits = self.n, compact(self.logits, 1)
+        if n > LARGEST_SUBSETS:
+            raise DistributionError(
+                f"{what} of PlackettLuce is exact for n <= {LARGEST_SUBSETS}, not n = {n};"
+                " samples= gives an estimate"
+            )
+        member = _members(n, self.device)
+        scores = torch.where(member, logits[..., None, :], -torch.inf)
+        scores = torch.where(
+            member.any(-1, keepdim=True), scores, 0.0
+        )  # nothing is chosen from the empty set
+        choice = torch.where(member, scores.softmax(-1), 0.0)
+        sets = torch.arange(2**n, device=self.device)
+        larger = (sets[:, None] | 2 ** torch.arange(n, device=self.device)).masked_fill(member, 0)
+        reached = torch.cat((torch.zeros_like(choice[..., :-1, 0]), torch.ones_like(choice[..., :1, 0])), -1)
+        sizes = member.sum(-1)
+        for size in reversed(range(n)):  # a set is reached from those with one item more
+            here = sizes == size
+            before = larger[here]
+            step = torch.where(member[here], 0.0, reached[..., before] * _taken(choice, before)).sum(-1)
+            reached = reached.masked_scatter(here.expand_as(reached), step)
+        return reached, choice
+
+
+def _members(n: int, device: torch.device) -> Tensor:
+    """Bool ``(2^n, n)``: which items a set holds."""
+    return (torch.arange(2**n, device=device)[:, None] >> torch.arange(n, device=device)) & 1 == 1
+
+
+def _taken(choice: Tensor, before: Tensor) -> Tensor:
+    """The probability that item i is chosen from set ``before[s, i]``: ``(*batch, s, i)``."""
+    return choice[..., before, torch.arange(before.shape[-1], device=before.device)]
+
+
+def chain_log_prob(scores: Tensor) -> Tensor:
+    """Log-probability that items are chosen in this order, from their scores ``(*batch, n)``, best first."""
+    left = scores.flip(-1).logcumsumexp(-1).flip(-1)
+    return (scores - left).sum(-1)
+
+
+def log_exponential(
+    shape: tuple[int, ...], device: torch.device, generator: torch.Generator | None
+) -> Tensor:
+    """Logarithms of standard exponential times, in float64: in float32 one draw in 2^24 would be a tie."""
+    uniform = torch.rand(shape, dtype=torch.float64, device=device, generator=generator)
+    return uniform.neg_().log1p_().neg_().log_()
+
+
+def order_of_clocks(times: Tensor) -> Tensor:
+    """The items in the order in which their clocks ring: ``(*batch, n)``."""
+    return times.argsort(-1)

@@ -1,0 +1,148 @@
+"""The repeated insertion model: a table of insertion probabilities."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from factorank.distributions.base import as_orders, as_reals, permutation, together
+from factorank.distributions.factorized import FactorizedDistribution
+from factorank.errors import DistributionError
+
+
+class RIM(FactorizedDistribution):
+    r"""The repeated insertion model.
+
+    The items of ``reference`` are inserted one after the other: item ``reference[i]`` goes to slot
+    :math:`V_i` (0 in front, i at the end) of the list of those before it, with probability ``probs[i, v]``.
+    Then :math:`P(X) = \prod_i probs[i, V_i]`, where V is the insertion code of X relative to the reference.
+
+    Args:
+        probs: ``(*batch, n, n)``; row i holds the probabilities of slots 0..i, which sum to one, and zeros.
+        reference: the order in which items are inserted, ``(*batch, n)``; 0..n-1 unless given.
+        logits: unnormalised log-probabilities instead of ``probs``; what is above the diagonal is ignored.
+
+    Both ``probs`` and ``logits`` (normalised) can be read, whichever was given.
+
+    Doignon, Pekeč and Regenwetter, "The repeated insertion model for rankings", 2004.
+
+    >>> law = RIM(torch.tensor([[1.0, 0.0, 0.0], [0.4, 0.6, 0.0], [0.1, 0.2, 0.7]]))
+    >>> law.log_prob(torch.tensor([[0, 1, 2], [2, 1, 0]])).exp()
+    tensor([0.4200, 0.0400])
+    >>> law.mode
+    tensor([0, 1, 2])
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "reference": permutation,
+        "probs": constraints.dependent(is_discrete=False, event_dim=2),
+        "logits": constraints.dependent(is_discrete=False, event_dim=2),
+    }
+    code_name = "insertion"
+    reference: Tensor
+
+    def __init__(
+        self,
+        probs: Sequence[Any] | Tensor | None = None,
+        reference: Sequence[int] | Tensor | None = None,
+        *,
+        logits: Sequence[Any] | Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if (probs is None) == (logits is None):
+            raise DistributionError("RIM takes either probs or logits")
+        self._given = "probs" if logits is None else "logits"
+        table = as_reals(logits if probs is None else probs)  # type: ignore[arg-type]
+        if table.ndim < 2 or table.shape[-1] != table.shape[-2]:
+            raise DistributionError(f"RIM takes {self._given} (*batch, n, n), not {tuple(table.shape)}")
+        n = table.shape[-1]
+        if reference is None:
+            reference = torch.arange(n, device=table.device)
+        reference = as_orders(reference, "RIM")
+        if reference.shape[-1] != n:
+            raise DistributionError(
+                f"RIM has {n} rows of {self._given} but a reference of {reference.shape[-1]} items"
+            )
+        batch = together("RIM", reference=reference.shape[:-1], **{self._given: table.shape[:-2]})
+        self.reference = reference.expand(*batch, n)
+        super().__init__(batch, n, validate_args)
+        if self._validate_args:
+            _check_table(table, self._given)
+        if self._given == "probs":
+            normal = table / table.sum(-1, keepdim=True)
+            # The inner `where` keeps the zeros' gradients at zero instead of not-a-number.
+            self._logits = torch.where(normal > 0, torch.where(normal > 0, normal, 1.0).log(), -math.inf)
+        else:
+            above = torch.ones(n, n, dtype=torch.bool, device=table.device).triu(1)
+            self._logits = table.masked_fill(above, -math.inf).log_softmax(-1)
+
+    @classmethod
+    def fit(
+        cls,
+        orders: Tensor,
+        reference: Sequence[int] | Tensor | None = None,
+        weights: Tensor | None = None,
+        **options: Any,
+    ) -> "RIM":
+        """The law of maximum likelihood; see :func:`factorank.distributions.fitting.fit_rim`."""
+        from factorank.distributions.fitting import fit_rim
+
+        return fit_rim(orders, reference, weights, **options)
+
+    @property
+    def probs(self) -> Tensor:
+        """The insertion probabilities, ``(*batch, n, n)``."""
+        return self.logits.exp()
+
+    @property
+    def logits(self) -> Tensor:
+        """The logarithms of the insertion probabilities, ``(*batch, n, n)``; -inf above the diagonal."""
+        return self._logits.expand(*self.batch_shape, self.n, self.n)
+
+    @property
+    def device(self) -> torch.device:
+        return self._logits.device
+
+    @property
+    def _reference(self) -> Tensor:
+        return self.reference
+
+    def _parameters(self) -> dict[str, Any]:
+        return {self._given: getattr(self, self._given), "reference": self.reference}
+
+    def _log_table(self, code_name: str) -> Tensor | None:
+        return self._logits if code_name == "insertion" else None
+
+
+def _check_table(table: Tensor, name: str) -> None:
+    n = table.shape[-1]
+    inside = torch.ones(n, n, dtype=torch.bool, device=table.device).tril()
+    if name == "logits":
+        bad = (table.isnan() | (table == math.inf)) & inside
+        _refuse(table, bad, "RIM takes logits below infinity")
+        empty = ~((table > -math.inf) & inside).any(-1)
+        what = "some finite logit in each row"
+    else:
+        _refuse(table, ~(table >= 0), "RIM takes probabilities of 0 or more")
+        _refuse(
+            table,
+            (table != 0) & ~inside,
+            "RIM takes zero probabilities above the diagonal (row i has slots 0..i)",
+        )
+        tolerance = 1e-4 if table.dtype.itemsize < 8 else 1e-6
+        empty = (table.sum(-1) - 1).abs() > tolerance * max(n, 1) ** 0.5
+        what = "probabilities that sum to one in each row"
+    if empty.any():
+        place = tuple(int(i) for i in empty.nonzero()[0])
+        raise DistributionError(
+            f"RIM takes {what}, but row {list(place)} sums to {table[place].sum().item():.6g}"
+        )
+
+
+def _refuse(table: Tensor, bad: Tensor, what: str) -> None:
+    if bad.any():
+        place = tuple(int(i) for i in bad.nonzero()[0])
+        raise DistributionError(f"{what}, but at {list(place)} there is {table[place].item():.6g}")
