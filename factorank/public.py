@@ -13,7 +13,15 @@ from factorank.codes import (
 )
 from factorank.distances import cayley, footrule, hamming, kendall, rho, ulam
 from factorank.distributions import RIM, GeneralizedMallows, Mallows, PlackettLuce, Uniform
-from factorank.errors import CodeError, DistributionError, FactorankError, PermutationError, RankingsError
+from factorank.errors import (
+    CodeError,
+    DistributionError,
+    FactorankError,
+    ModelError,
+    PermutationError,
+    RankingsError,
+)
+from factorank.models import ItemContext, PermutationModel, TokenContext, register_context
 from factorank.permutations import (
     compose,
     cycle_count,
@@ -37,11 +45,15 @@ __all__ = [
     "GeneralizedMallows",
     "Inline",
     "Insertion",
+    "ItemContext",
     "Lehmer",
     "Mallows",
+    "ModelError",
     "PermutationError",
+    "PermutationModel",
     "PlackettLuce",
     "RankingsError",
+    "TokenContext",
     "Uniform",
     "cayley",
     "code",
@@ -61,6 +73,7 @@ __all__ = [
     "random_cyclic",
     "random_permutations",
     "register_code",
+    "register_context",
     "rho",
     "ulam",
 ]

@@ -1,0 +1,41 @@
+"""Draws from categoricals, without the bias of float32 noise.
+
+The usual float32 Gumbel or exponential noise has 24 bits: values less likely than about 1e-7 are never drawn
+and the rest are drawn a little too often. Here the cumulative probabilities are float64 and a 53-bit uniform
+number is looked up in them. A value of probability zero is never drawn: it holds no interval.
+"""
+
+import torch
+from torch import Tensor
+
+
+def cumulative(logits: Tensor) -> Tensor:
+    """Cumulative probabilities ``(*batch, values)`` in float64; the last one is exactly 1."""
+    total = torch.softmax(logits.double(), -1).cumsum(-1)
+    return total / total[..., -1:]
+
+
+def draw(logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """One value for each row of logits ``(*batch, values)``: int64 ``(*batch,)``.
+
+    >>> draw(torch.tensor([-torch.inf, 0.0, -torch.inf]))
+    tensor(1)
+    """
+    uniform = torch.rand(
+        (*logits.shape[:-1], 1), dtype=torch.float64, device=logits.device, generator=generator
+    )
+    return torch.searchsorted(cumulative(logits), uniform, right=True).squeeze(-1)
+
+
+def draw_many(logits: Tensor, count: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """``count`` values for each row of logits ``(*batch, values)``: int64 ``(count, *batch)``.
+
+    >>> draw_many(torch.tensor([[-torch.inf, 0.0], [0.0, -torch.inf]]), 3)
+    tensor([[1, 0],
+            [1, 0],
+            [1, 0]])
+    """
+    uniform = torch.rand(
+        (*logits.shape[:-1], count), dtype=torch.float64, device=logits.device, generator=generator
+    )
+    return torch.searchsorted(cumulative(logits), uniform, right=True).movedim(-1, 0)

@@ -1,0 +1,163 @@
+"""What is known beforehand, as tokens: the protocol of context encoders, two of them, and their registry.
+
+A context encoder is any module that maps what is known to tokens ``(*batch, tokens, width)``, or to a pair of
+those and a bool ``(*batch, tokens)`` that is false at padding. Three attributes, all optional, say more:
+
+* ``aligned = True``: there are n tokens and token i belongs to position i of the code. They then share one
+  token of the transformer; otherwise the tokens are put before those of the code.
+* ``exchangeable = True``: token i depends on item i alone, so items may be reordered (``observed`` needs it).
+* ``config()``: the keyword arguments that rebuild it, for classes given to :func:`register_context`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from factorank.errors import ModelError
+
+
+class ItemContext(nn.Module):
+    """The items to be ordered, by id: an embedding for each, aligned with the code.
+
+    Takes ids ``(*batch, n)`` of 0..items-1, -1 after the end of a shorter list.
+
+    >>> import factorank as fr
+    >>> model = fr.PermutationModel(3, "insertion", width=8, depth=1, heads=2, context=ItemContext(100, 8))
+    >>> model.distribution(torch.tensor([[42, 7, 99], [3, 5, -1]]), nfe=1).sample((10,)).shape
+    torch.Size([10, 2, 3])
+    """
+
+    aligned = True
+    exchangeable = True
+
+    def __init__(self, items: int, width: int) -> None:
+        super().__init__()
+        self.items, self.width = items, width
+        self.embedding = nn.Embedding(items, width)
+        nn.init.normal_(self.embedding.weight, std=0.5)
+
+    def forward(self, items: Tensor) -> tuple[Tensor, Tensor]:
+        if not isinstance(items, Tensor) or items.is_floating_point() or items.dtype == torch.bool:
+            raise ModelError(
+                f"a context of items is an integer tensor (*batch, n) of ids, not {_described(items)}"
+            )
+        if not torch.compiler.is_compiling() and items.device.type == "cpu" and items.numel():
+            low, high = (int(x) for x in items.aminmax())
+            if low < -1 or high >= self.items:
+                wrong = low if low < -1 else high
+                raise ModelError(
+                    f"item ids are 0..{self.items - 1}, or -1 for padding, but the context holds {wrong}"
+                )
+        present = items >= 0
+        return self.embedding(items.long().clamp(min=0)) * present[..., None], present
+
+    def config(self) -> dict[str, Any]:
+        return {"items": self.items, "width": self.width}
+
+
+class TokenContext(ItemContext):
+    """Symbols of a vocabulary, such as letters, to be ordered: aligned with the code.
+
+    >>> letters = TokenContext("abcdefghijklmnopqrstuvwxyz", 8)
+    >>> letters.ids(["osftre", "cat"])
+    tensor([[14, 18,  5, 19, 17,  4],
+            [ 2,  0, 19, -1, -1, -1]])
+    """
+
+    def __init__(self, vocabulary: Sequence[str], width: int) -> None:
+        self.vocabulary = list(vocabulary)
+        self._index = {symbol: i for i, symbol in enumerate(self.vocabulary)}
+        if len(self._index) < len(self.vocabulary):
+            raise ModelError(
+                f"a vocabulary holds each symbol once, but this one is {''.join(self.vocabulary)!r}"
+            )
+        super().__init__(len(self.vocabulary), width)
+
+    def ids(self, texts: Iterable[Sequence[str]], n: int | None = None) -> Tensor:
+        """The symbols of each text as ids ``(texts, n)``, padded with -1 to the longest or to n."""
+        texts = list(texts)
+        longest = max((len(text) for text in texts), default=0)
+        n = longest if n is None else n
+        if longest > n:
+            raise ModelError(f"a text has {longest} symbols but there is room for {n}")
+        for text in texts:
+            for symbol in text:
+                if symbol not in self._index:
+                    raise ModelError(
+                        f"{symbol!r} in {text!r} is not in the vocabulary {''.join(self.vocabulary)!r}"
+                    )
+        rows = [[self._index[symbol] for symbol in text] + [-1] * (n - len(text)) for text in texts]
+        return torch.tensor(rows, dtype=torch.int64).view(len(texts), n)
+
+    def config(self) -> dict[str, Any]:
+        return {"vocabulary": self.vocabulary, "width": self.width}
+
+
+_contexts: dict[str, Callable[..., nn.Module]] = {"items": ItemContext, "tokens": TokenContext}
+
+
+def register_context(name: str, encoder: Callable[..., nn.Module]) -> None:
+    """Let saved models rebuild a context encoder of your own: a class with ``config()``, under a name."""
+    if name in _contexts and _contexts[name] is not encoder:
+        raise ModelError(f"there is a context encoder {name!r} already")
+    _contexts[name] = encoder
+
+
+def context_config(encoder: nn.Module) -> dict[str, Any]:
+    """What rebuilds an encoder: its registered name and arguments, or the name of its class if it has none."""
+    for name, registered in _contexts.items():
+        if type(encoder) is registered and hasattr(encoder, "config"):
+            return {"name": name, "options": encoder.config()}
+    return {"name": None, "class": f"{type(encoder).__module__}.{type(encoder).__qualname__}"}
+
+
+def build_context(config: dict[str, Any]) -> nn.Module:
+    """The encoder that :func:`context_config` described."""
+    name = config.get("name")
+    if name is None:
+        raise ModelError(
+            f"the model was saved with a context encoder of class {config.get('class')}, which is not registered;"
+            " pass one as context=, or call register_context before saving and loading"
+        )
+    if name not in _contexts:
+        raise ModelError(f"there is no context encoder {name!r}; there are {', '.join(_contexts)}")
+    return _contexts[name](**config["options"])
+
+
+@dataclasses.dataclass
+class Known:
+    """A context after its encoder: ``tokens (*batch, tokens, width)``, ``present (*batch, tokens)`` or None."""
+
+    tokens: Tensor
+    present: Tensor | None
+    aligned: bool
+
+
+def encode_context(encoder: nn.Module | None, context: Any, n: int, width: int) -> Known | None:
+    """Run a model's encoder on a context and check what it says."""
+    if encoder is None:
+        if context is not None:
+            raise ModelError("this model was made without a context encoder, so it takes no context")
+        return None
+    if context is None:
+        raise ModelError(
+            f"this model is conditional on a context for its {type(encoder).__name__}; none was given"
+        )
+    made = encoder(context)
+    tokens, present = made if isinstance(made, tuple) else (made, None)
+    aligned = bool(getattr(encoder, "aligned", False))
+    if tokens.ndim < 2 or tokens.shape[-1] != width or (aligned and tokens.shape[-2] != n):
+        wanted = f"(*batch, {n if aligned else 'tokens'}, {width})"
+        raise ModelError(f"{type(encoder).__name__} gave tokens of shape {tuple(tokens.shape)}, not {wanted}")
+    if present is not None and present.shape != tokens.shape[:-1]:
+        raise ModelError(
+            f"{type(encoder).__name__} gave {tuple(present.shape)} for the padding of {tuple(tokens.shape)}"
+        )
+    return Known(tokens, present, aligned)
+
+
+def _described(value: object) -> str:
+    return f"{value.dtype}" if isinstance(value, Tensor) else type(value).__name__

@@ -1,0 +1,342 @@
+"""PermutationModel: a code, a network and an objective."""
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from factorank.codes import Code
+from factorank.codes import code as find_code
+from factorank.errors import ModelError
+from factorank.models import orders
+from factorank.models.context import Known, context_config, encode_context
+from factorank.models.transformer import Head, LayerCache, Transformer
+
+if TYPE_CHECKING:
+    from factorank.models.law import PermutationLaw
+
+Objective = Literal["masked", "autoregressive"]
+
+
+class PermutationModel(nn.Module):
+    r"""A learnable law over permutations: the positions of a code, predicted by a transformer.
+
+    The *masked* objective learns every conditional :math:`P(C_j \mid C_S)` at once, and the number of network
+    evaluations (NFE) is chosen when sampling. The *autoregressive* one learns :math:`P(C_j \mid C_{<j})`.
+    Logits outside the domain of a position are excluded, so that samples of a factorized code are always
+    permutations.
+
+    Args:
+        n: the number of items.
+        code: a name that :func:`factorank.code` knows, or a code.
+        objective: "masked" or "autoregressive".
+        width, depth, heads, dropout: of the transformer. An autoregressive model with an aligned context
+            spends half of its blocks on a bidirectional encoder of the items.
+        context: a module that maps what is known to tokens; see :mod:`factorank.models.context`.
+        reference: the order ``(n,)`` that the code is relative to; 0..n-1 unless given.
+
+    With a code whose domains do not depend on n (insertion, left-Lehmer) lists shorter than n may be mixed in,
+    padded with -1. ``model.padded = False`` promises that there are none and saves the attention mask.
+
+    >>> import factorank as fr
+    >>> model = PermutationModel(4, "fisher-yates", width=16, depth=2, heads=2)
+    >>> model.loss(fr.random_permutations(4, (32,))).shape  # train on the mean of these
+    torch.Size([32])
+    >>> fr.is_permutation(model.distribution(nfe=2).sample((1000,))).all()
+    tensor(True)
+    """
+
+    reference: Tensor | None
+    first_values: Tensor
+    place_of: Tensor | None
+
+    def __init__(
+        self,
+        n: int,
+        code: str | Code,
+        objective: Objective = "masked",
+        width: int = 128,
+        depth: int = 8,
+        heads: int = 8,
+        dropout: float = 0.0,
+        context: nn.Module | None = None,
+        reference: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        if n < 1:
+            raise ModelError(f"a model orders at least 1 item, not {n}")
+        if objective not in ("masked", "autoregressive"):
+            raise ModelError(f"the objective is 'masked' or 'autoregressive', not {objective!r}")
+        if width % heads or depth < 1:
+            raise ModelError(
+                f"the width must be a multiple of the heads and the depth 1 or more: {width=}, {heads=}, {depth=}"
+            )
+        if context is not None and getattr(context, "width", width) != width:
+            raise ModelError(
+                f"the context encoder makes tokens of width {context.width}, the model's are {width} wide"
+            )
+        self.n, self.code, self.objective = n, find_code(code), objective
+        self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
+        self.context = context
+
+        self.values = nn.Embedding(n + 1, width)  # the last one is the mask, or the start of the sequence
+        self.places = nn.Parameter(torch.empty(n, width))
+        nn.init.normal_(self.values.weight, std=0.5)
+        nn.init.normal_(self.places, std=0.5)
+        encoder_depth = depth // 2 if self.causal and getattr(context, "aligned", False) else 0
+        if self.causal and getattr(context, "aligned", False):
+            encoder_depth = max(encoder_depth, 1)
+            self.item_encoder: Transformer | None = Transformer(width, encoder_depth, heads, dropout)
+        else:
+            self.item_encoder = None
+        self.transformer = Transformer(width, max(depth - encoder_depth, 1), heads, dropout)
+        self.head = Head(self.code.support_mask(n), width)
+
+        self.padded = not self.code.domains_depend_on_n and reference is None
+        identity = self.code.encode(torch.arange(n), check=False)
+        self.register_buffer("first_values", identity, persistent=False)
+        self.register_buffer(
+            "reference", None if reference is None else orders.checked_reference(reference, n)
+        )
+        place_of = None if self.reference is None else self.reference.argsort()
+        self.register_buffer("place_of", place_of, persistent=False)
+
+    @property
+    def causal(self) -> bool:
+        """Whether positions are predicted from the earlier ones only."""
+        return self.objective == "autoregressive"
+
+    @property
+    def mask_value(self) -> int:
+        """What stands for a masked position (or for the start of the sequence) in the network's input."""
+        return self.n
+
+    def noise(
+        self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor] | None:
+        """The random numbers of :meth:`loss` for a batch of that shape; None where it needs none.
+
+        For a compiled loss, which cannot take a generator: draw them outside and pass them in.
+        """
+        if self.causal:
+            return None
+        shift = torch.rand((), device=device, generator=generator)
+        return shift, torch.rand((*batch, self.n), device=device, generator=generator)
+
+    def loss(
+        self,
+        order: Tensor,
+        context: Any = None,
+        *,
+        generator: torch.Generator | None = None,
+        noise: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
+        r"""The loss in nats of each order ``(*batch, n)``: ``(*batch,)``.
+
+        Autoregressive: the exact :math:`-\log p`. Masked: an unbiased estimate of the any-order bound
+
+        .. math:: -\log p(c) \le \mathbb{E}_\sigma \sum_t -\log p(c_{\sigma(t)} \mid c_{\sigma(<t)})
+            = \mathbb{E}_{k, M} \frac{n}{k} \sum_{j \in M} -\log p(c_j \mid c_{\bar M}),
+
+        k uniform on 1..n and M a uniform set of k masked positions; k is stratified over the batch.
+
+        Tensor operations only, no synchronisation: it can be compiled whole and captured in a CUDA graph.
+        Random numbers come from the generator, or are what :meth:`noise` gave. Orders are checked on the CPU when not compiled; elsewhere rows with items outside the range give NaN.
+        """
+        from factorank.models import autoregressive, masked
+
+        code, present, fault = orders.encoded(self, order)
+        known = encode_context(self.context, context, self.n, self.width)
+        if noise is None:
+            noise = self.noise(code.shape[:-1], device=code.device, generator=generator)
+        if noise is None:
+            losses = autoregressive.loss(self, code, present, known)
+        else:
+            losses = masked.loss(self, code, present, known, *noise)
+        return torch.where(fault, torch.nan, losses)
+
+    def forward(
+        self,
+        order: Tensor,
+        context: Any = None,
+        *,
+        generator: torch.Generator | None = None,
+        noise: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
+        """The same as :meth:`loss`: wrappers that hook into ``forward`` (DDP, FSDP) train through it."""
+        return self.loss(order, context, generator=generator, noise=noise)
+
+    def distribution(
+        self,
+        context: Any = None,
+        *,
+        nfe: int | None = None,
+        unmask: str | None = None,
+        observed: Tensor | None = None,
+        fixed: Tensor | None = None,
+        entropy_bound: float | None = None,
+    ) -> "PermutationLaw":
+        """The law of the order that the model has learnt, given a context.
+
+        Args:
+            context: what the context encoder takes; its batch shape becomes that of the law.
+            nfe: how many network evaluations a sample takes, 1..n, n unless given. The free positions are
+                revealed in exactly that many blocks whose sizes differ by at most one.
+            unmask: the order of revealing: "random" (a fresh one for each sample; the default),
+                "left-to-right", or "confident" (the most certain positions first).
+            observed: the order of some of the items, ``(*batch, r)``, -1 pads: the law is that of the whole
+                order given this. For insertion models whose context is exchangeable and that were trained
+                on references (orders of the items in the context) drawn at random: the observed items are
+                put first in the reference. Without such a context only items 0..r-1 can be observed.
+            fixed: known values of the code, ``(*batch, n)``, -1 where free.
+            entropy_bound: instead of nfe: each step reveals as many of the most certain positions as keep
+                the bound on what they share, the sum of their entropies less the largest, at or below this
+                many nats (Ben-Hamu et al., 2025). The NFE is what it took: ``nfe_of``, ``sample_with_nfe``.
+
+        Autoregressive models reveal left to right, one position each; nothing else can be asked of them.
+        """
+        from factorank.models.build import distribution
+
+        return distribution(
+            self, context, nfe=nfe, unmask=unmask, observed=observed, fixed=fixed, entropy_bound=entropy_bound
+        )
+
+    # The network, as the two laws use it. Leading dimensions of codes and of what is known broadcast.
+
+    def hidden(self, code: Tensor, known: Known | None, present: Tensor | None) -> Tensor:
+        """Masked: codes ``(*rows, n)``, masked positions at ``mask_value``, to tokens ``(*rows, n, width)``.
+
+        ``present (*rows, n)`` is false at the padding of shorter lists.
+        """
+        x = self.values(code) + self.places
+        if known is not None and known.aligned:
+            x = x + known.tokens
+        lead, keys = x.shape[:-2], present
+        x = x.reshape(-1, self.n, self.width)
+        before = 0
+        if known is not None and not known.aligned:
+            before = known.tokens.shape[-2]
+            x = torch.cat([_as_rows(known.tokens, lead, 2), x], 1)
+            if keys is not None or known.present is not None:
+                parts = [_mask_or_true(known.present, lead, before, x), _mask_or_true(keys, lead, self.n, x)]
+                keys = torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], -1)
+        mask = None if keys is None else _as_rows(_never_empty(keys), lead, 1)[:, None, None, :]
+        return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
+
+    def memory(self, known: Known | None, present: Tensor | None) -> Known | None:
+        """Autoregressive: run the bidirectional encoder over an aligned context; others are kept as they are."""
+        if self.item_encoder is None or known is None:
+            return known
+        lead = known.tokens.shape[:-2]
+        x = (known.tokens + self.places).reshape(-1, self.n, self.width)
+        mask = None if present is None else _as_rows(_never_empty(present), lead, 1)[:, None, None, :]
+        return Known(self.item_encoder(x, mask).view(*lead, self.n, self.width), known.present, True)
+
+    def causal_hidden(self, code: Tensor, memory: Known | None) -> Tensor:
+        """Autoregressive: codes ``(*rows, n)`` to tokens ``(*rows, n, width)``; token i has seen codes 0..i-1."""
+        start = torch.full_like(code[..., :1], self.mask_value)
+        x = self.values(torch.cat([start, code[..., :-1]], -1)) + self.places
+        if memory is None or memory.aligned:
+            x = x if memory is None else x + memory.tokens
+            lead = x.shape[:-2]
+            return self.transformer(x.reshape(-1, self.n, self.width), causal=True).view(
+                *lead, self.n, self.width
+            )
+        lead, before = x.shape[:-2], memory.tokens.shape[-2]
+        x = torch.cat([_as_rows(memory.tokens, lead, 2), x.reshape(-1, self.n, self.width)], 1)
+        total = before + self.n
+        at = torch.arange(total, device=x.device)
+        mask = (at <= at[:, None]) | (at < before)
+        if memory.present is not None:
+            seen = _mask_or_true(memory.present, lead, before, x)
+            keys = torch.cat([seen, seen.new_ones((*seen.shape[:-1], self.n))], -1)
+            # A padding token looks at itself, so that no row of the attention is empty.
+            mask = mask & _as_rows(keys, lead, 1)[:, None, :] | torch.eye(
+                total, dtype=torch.bool, device=x.device
+            )
+            mask = mask[:, None]
+        return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
+
+    def begin(self, memory: Known | None, lead: torch.Size) -> tuple[list[LayerCache], Tensor | None]:
+        """Autoregressive: a cache that holds the context's tokens, and the mask over its keys if it needs one."""
+        if memory is None or memory.aligned:
+            return self.transformer.cache(self.n), None
+        before = memory.tokens.shape[-2]
+        cache, mask = self.transformer.cache(before + self.n), None
+        x = _as_rows(memory.tokens, lead, 2)
+        if memory.present is not None:
+            keys = _as_rows(memory.present, lead, 1)
+            mask = torch.cat([keys, keys.new_ones((keys.shape[0], self.n))], -1)[:, None, None, :]
+            here = mask[..., :before] | torch.eye(before, dtype=torch.bool, device=x.device)
+            self.transformer(x, here, cache=cache)
+        else:
+            self.transformer(x, cache=cache)
+        return cache, mask
+
+    def step(
+        self, value: Tensor, position: int, memory: Known | None, cache: list[LayerCache], mask: Tensor | None
+    ) -> Tensor:
+        """Autoregressive: logits ``(*rows, n)`` at a position, given the value ``(*rows,)`` before it."""
+        x = self.values(value) + self.places[position]
+        if memory is not None and memory.aligned:
+            x = x + memory.tokens[..., position, :]
+        lead = x.shape[:-1]
+        if mask is not None:
+            mask = mask[..., : cache[0].length + 1]
+        hidden = self.transformer(x.reshape(-1, 1, self.width), mask, cache=cache)
+        at = torch.full((hidden.shape[0], 1), position, device=hidden.device)
+        return self.head(hidden, at).view(*lead, self.n)
+
+    # Saving.
+
+    def config(self) -> dict[str, Any]:
+        """What rebuilds the model, without its weights, as JSON can hold it."""
+        return {
+            "n": self.n,
+            "code": self.code.name,
+            "objective": self.objective,
+            "width": self.width,
+            "depth": self.depth,
+            "heads": self.heads,
+            "dropout": self.dropout,
+            "context": None if self.context is None else context_config(self.context),
+            "reference": None if self.reference is None else self.reference.tolist(),
+        }
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all."""
+        from factorank.models.pretrained import save
+
+        save(self, folder)
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], context: nn.Module | None = None
+    ) -> "PermutationModel":
+        """Load what :meth:`save_pretrained` wrote, in eval mode.
+
+        A context encoder is rebuilt from its registered name, or passed in.
+        """
+        from factorank.models.pretrained import load
+
+        return load(cls, folder, context)
+
+    def extra_repr(self) -> str:
+        return f"n={self.n}, code={self.code.name!r}, objective={self.objective!r}, width={self.width}, depth={self.depth}"
+
+
+def _as_rows(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
+    """Expand ``(*some, *own)`` to ``(*lead, *own)`` and flatten the leading dimensions."""
+    trailing = tensor.shape[tensor.ndim - own :]
+    return tensor.expand(*lead, *trailing).reshape(-1, *trailing)
+
+
+def _mask_or_true(mask: Tensor | None, lead: torch.Size, size: int, like: Tensor) -> Tensor:
+    return torch.ones((*lead, size), dtype=torch.bool, device=like.device) if mask is None else mask
+
+
+def _never_empty(present: Tensor) -> Tensor:
+    """A list without items looks at its first padding token: attention over nothing is not a number."""
+    first = torch.arange(present.shape[-1], device=present.device) == 0
+    return present | first

@@ -1,0 +1,93 @@
+"""Between orders as users have them and the codes a network reads: references, and lists shorter than n."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from factorank.errors import ModelError
+from factorank.permutations import as_rows, check_integer, check_permutation, row_name
+
+if TYPE_CHECKING:
+    from factorank.models.model import PermutationModel
+
+
+def encoded(model: "PermutationModel", order: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Codes int64 ``(*batch, n)``, presence ``(*batch, n)`` or None, and whether rows are at fault ``(*batch,)``.
+
+    For the inside of a training step: nothing waits for the device. On the CPU, outside of compilation,
+    faulty orders are refused at once.
+    """
+    check_length(order, model.n)
+    padded = model.padded
+    if order.device.type == "cpu" and not torch.compiler.is_compiling():
+        padded = check(model, order)
+    wide = order.to(torch.int64)
+    present = None
+    if padded:
+        present = wide >= 0
+        wide = torch.where(present, wide, torch.arange(model.n, device=wide.device))
+    fault = ((wide < 0) | (wide >= model.n)).any(-1)
+    wide = wide.clamp(0, model.n - 1)  # a faulty row must not reach outside of any table
+    if model.place_of is not None:
+        wide = model.place_of[wide]
+    code = model.code.encode(wide, check=False)
+    return torch.minimum(code, model.head.allowed.sum(-1) - 1), present, fault
+
+
+def decoded(model: "PermutationModel", code: Tensor, present: Tensor | None) -> Tensor:
+    """Orders of codes ``(*batch, n)``; what stands where a list has ended is ignored and comes out as -1."""
+    if present is not None:
+        code = torch.where(present, code, model.first_values)
+    order = model.code.decode(code, check=False)
+    if model.reference is not None:
+        order = model.reference[order]
+    return order if present is None else torch.where(present, order, -1)
+
+
+def check(model: "PermutationModel", order: Tensor, *, sequences: bool = False) -> bool:
+    """Refuse what is not a batch of orders of n items, or of fewer, padded with -1, where the code allows that.
+
+    Says whether there is padding. ``sequences`` takes any values in the range, as inline laws do.
+    """
+    check_length(order, model.n)
+    if order.numel() == 0:
+        return False
+    negative = order < 0
+    padded = bool(negative.any())
+    if padded:
+        row = int(as_rows(negative).any(-1).int().argmax())
+        if not model.padded:
+            raise ModelError(
+                f"{row_name(order, row)} of the orders holds a negative number: lists shorter than n, padded with"
+                f" -1, need a code whose domains do not depend on n (insertion, left-lehmer) and no reference,"
+                f" not {model.code.name}"
+            )
+        ended = as_rows(negative)
+        hole = (ended[:, :-1] & ~ended[:, 1:]).any(-1)
+        if bool(hole.any()):
+            row = int(hole.int().argmax())
+            raise ModelError(
+                f"padding (-1) stands at the end of a list, but {row_name(order, row)} goes on after it"
+            )
+        order = torch.where(negative, torch.arange(model.n, device=order.device, dtype=order.dtype), order)
+    if not sequences:
+        check_permutation(order, "the model takes")
+    elif bool((order >= model.n).any()):
+        raise ModelError(f"the values of a sequence are 0..{model.n - 1}, but one is {int(order.max())}")
+    return padded
+
+
+def check_length(order: Tensor, n: int) -> None:
+    check_integer(order, "the model takes orders")
+    if order.shape[-1] != n:
+        raise ModelError(f"the model orders {n} items, but the orders have shape {tuple(order.shape)}")
+
+
+def checked_reference(reference: Tensor, n: int) -> Tensor:
+    """A reference order as int64 ``(n,)``."""
+    check_integer(reference, "the reference is given")
+    if reference.shape != (n,):
+        raise ModelError(f"the reference is an order of shape ({n},), not {tuple(reference.shape)}")
+    check_permutation(reference, "the reference is one of the")
+    return reference.to(torch.int64).clone()

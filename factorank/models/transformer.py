@@ -1,0 +1,125 @@
+"""The network: pre-norm transformer blocks, and a head whose logits stay inside each position's domain."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from factorank.models.attention import attend
+
+
+class LayerCache:
+    """Keys and values of the tokens one block has seen: room for ``capacity`` tokens, filled from the front."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.length = 0
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Store ``(rows, heads, tokens, head width)`` and return all that is stored so far."""
+        if self.keys is None or self.values is None:
+            shape = (*key.shape[:2], self.capacity, key.shape[3])
+            self.keys, self.values = key.new_empty(shape), value.new_empty(shape)
+        stop = self.length + key.shape[2]
+        self.keys[:, :, self.length : stop] = key
+        self.values[:, :, self.length : stop] = value
+        self.length = stop
+        return self.keys[:, :, :stop], self.values[:, :, :stop]
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the rows of that index, in that order; rows may be repeated."""
+        if self.keys is not None and self.values is not None:
+            self.keys, self.values = self.keys[rows], self.values[rows]
+
+
+class Block(nn.Module):
+    """Attention and a GELU MLP of four times the width, each on a normed input and added to the stream."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.attention_norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, causal: bool = False, cache: LayerCache | None = None
+    ) -> Tensor:
+        rows, tokens, width = x.shape
+        qkv = self.qkv(self.attention_norm(x)).view(rows, tokens, 3, self.heads, width // self.heads)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        if cache is not None:
+            key, value = cache.append(key, value)
+        mixed = attend(query, key, value, mask, causal=causal).transpose(1, 2).reshape(rows, tokens, width)
+        x = x + F.dropout(self.out(mixed), self.dropout, self.training)
+        change = self.down(F.gelu(self.up(self.mlp_norm(x))))
+        return x + F.dropout(change, self.dropout, self.training)
+
+
+class Transformer(nn.Module):
+    """A stack of blocks, ``(rows, tokens, width)`` to the same shape. The norm of its output is the head's."""
+
+    def __init__(self, width: int, depth: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(depth))
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            for linear, scale in (
+                (block.qkv, 1),
+                (block.up, 1),
+                (block.out, 2 * depth),
+                (block.down, 2 * depth),
+            ):
+                # Blocks add to the stream; the smaller scale keeps its variance about the same at any depth.
+                nn.init.normal_(linear.weight, std=(linear.in_features * scale) ** -0.5)
+                nn.init.zeros_(linear.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: list[LayerCache] | None = None,
+    ) -> Tensor:
+        for i, block in enumerate(self.blocks):
+            x = block(x, mask, causal, None if cache is None else cache[i])
+        return x
+
+    def cache(self, capacity: int) -> list[LayerCache]:
+        """An empty cache for every block."""
+        return [LayerCache(capacity) for _ in self.blocks]
+
+
+class Head(nn.Module):
+    """Logits of the values at each position, minus infinity outside the position's domain.
+
+    A linear map of the normed token plus a table with a row for each position, in float32 also under
+    autocast: with the map at zero the table alone is a fully factorized law.
+    """
+
+    allowed: Tensor
+
+    def __init__(self, support: Tensor, width: int) -> None:
+        super().__init__()
+        n = support.shape[0]
+        self.norm = nn.LayerNorm(width)
+        self.weight = nn.Parameter(torch.empty(n, width))
+        self.bias = nn.Parameter(torch.zeros(n, n))
+        nn.init.normal_(self.weight, std=0.5 * width**-0.5)
+        self.register_buffer("allowed", support, persistent=False)
+
+    def forward(self, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
+        """``(*rows, m, width)`` to ``(*rows, m, n)``; ``positions`` ``(*rows, m)`` says which, all n if None."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            norm = self.norm
+            normed = F.layer_norm(
+                hidden.float(), norm.normalized_shape, norm.weight.float(), norm.bias.float(), norm.eps
+            )
+            logits = F.linear(normed, self.weight.float())
+            if positions is None:
+                return (logits + self.bias.float()).masked_fill(~self.allowed, -torch.inf)
+            return (logits + self.bias.float()[positions]).masked_fill(~self.allowed[positions], -torch.inf)
