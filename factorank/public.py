@@ -11,6 +11,7 @@ from factorank.codes import (
     max_inline_entropy,
     register_code,
 )
+from factorank.data import Rankings, read_rankings, write_rankings
 from factorank.distances import cayley, footrule, hamming, kendall, rho, ulam
 from factorank.distributions import RIM, GeneralizedMallows, Mallows, PlackettLuce, Uniform
 from factorank.errors import (
@@ -52,6 +53,7 @@ __all__ = [
     "PermutationError",
     "PermutationModel",
     "PlackettLuce",
+    "Rankings",
     "RankingsError",
     "TokenContext",
     "Uniform",
@@ -72,8 +74,10 @@ __all__ = [
     "permutation_at",
     "random_cyclic",
     "random_permutations",
+    "read_rankings",
     "register_code",
     "register_context",
     "rho",
     "ulam",
+    "write_rankings",
 ]

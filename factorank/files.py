@@ -1,0 +1,65 @@
+"""Files and folders that appear whole or not at all: made aside in the same folder, then renamed."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
+    """Write a file so that nobody ever sees half of it; text is UTF-8 with ``\\n`` line ends.
+
+    An existing file is replaced; after a failure it is still as it was.
+    """
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(aside, 0o666 & ~_umask())
+        os.replace(aside, path)
+    except BaseException:
+        os.unlink(aside)
+        raise
+
+
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Write JSON, indented, whole or not at all; NaN and infinity, which it lacks, are errors."""
+    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@contextmanager
+def folder_made_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A new folder to fill, which takes the place of ``path`` when the block ends without an error.
+
+    A folder that was there before is moved out of the way first and removed last.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield aside
+        os.chmod(aside, 0o777 & ~_umask())
+        if path.is_dir():
+            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+            os.rename(path, old / "old")
+            os.rename(aside, path)
+            shutil.rmtree(old)
+        else:
+            os.rename(aside, path)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)  # there is no way to read it without setting it
+    os.umask(mask)
+    return mask

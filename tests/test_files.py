@@ -1,0 +1,37 @@
+"""Files and folders appear whole or not at all."""
+
+import pytest
+
+from factorank.files import folder_made_whole, write_json, write_whole
+
+
+def test_a_folder_takes_the_place_of_the_old_one_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "law"
+    with folder_made_whole(path) as folder:
+        (folder / "a").write_text("1")
+        assert not path.exists()
+    with pytest.raises(RuntimeError):
+        fill_and_fail(path)
+    assert [file.name for file in path.iterdir()] == ["a"]
+    with folder_made_whole(path) as folder:
+        (folder / "c").write_text("3")
+    assert [file.name for file in path.iterdir()] == ["c"]
+    assert [file.name for file in tmp_path.iterdir()] == ["law"]
+
+
+def fill_and_fail(path):
+    with folder_made_whole(path) as folder:
+        (folder / "b").write_text("2")
+        raise RuntimeError
+
+
+def test_files_have_ordinary_permissions(tmp_path):
+    (tmp_path / "ordinary").write_text("")
+    write_whole(tmp_path / "ours", "text")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def test_json_refuses_what_it_cannot_hold(tmp_path):
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_json(tmp_path / "x.json", {"bits": float("nan")})
+    assert not (tmp_path / "x.json").exists()
