@@ -13,7 +13,7 @@ from factorank.codes import (
 )
 from factorank.data import Rankings, read_rankings, write_rankings
 from factorank.distances import cayley, footrule, hamming, kendall, rho, ulam
-from factorank.distributions import RIM, GeneralizedMallows, Mallows, PlackettLuce, Uniform
+from factorank.distributions import GRIM, RIM, GeneralizedMallows, Mallows, PlackettLuce, Uniform
 from factorank.errors import (
     CodeError,
     DistributionError,
@@ -37,6 +37,7 @@ from factorank.permutations import (
 )
 
 __all__ = [
+    "GRIM",
     "RIM",
     "Code",
     "CodeError",

@@ -62,7 +62,7 @@ class PermutationDistribution(Distribution):
     support = permutation
     has_enumerate_support = True
     exact: bool = True
-    """Whether ``sample`` draws from this very law and ``log_prob`` is its logarithm; approximations say no."""
+    """Whether ``sample`` draws from this very law and ``log_prob`` is its own; approximations say no."""
     report: "FitReport | None" = None
     """What a fit has to say about itself; None for a law that was not fitted."""
 
@@ -125,7 +125,7 @@ class PermutationDistribution(Distribution):
         """
         if samples is not None:
             return -self._log_prob(self._draws(samples, generator)).mean(0)
-        return self._entropy()
+        return self._entropy() if self.n > 1 else -self._certain()
 
     def marginals(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The probability that an item stands at a place: ``(*batch, item, place)``.
@@ -142,7 +142,9 @@ class PermutationDistribution(Distribution):
                 )
                 / samples
             )
-        return self._marginals()
+        if self.n > 1:
+            return self._marginals()
+        return self._certain().exp()[..., None, None].expand(*self.batch_shape, self.n, self.n)
 
     def mean_ranks(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The expected place of each item, 0 the best: ``(*batch, n)``; exact or estimated like marginals."""
@@ -160,8 +162,8 @@ class PermutationDistribution(Distribution):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All n! orders, for n up to 8, in lexicographic order: ``(n!, *batch, n)`` or ``(n!, *ones, n)``."""
         orders = self._listed("enumerate_support")
-        orders = orders.view(-1, *(1 for _ in self.batch_shape), self.n)
-        return orders.expand(-1, *self.batch_shape, self.n) if expand else orders
+        orders = orders.view(len(orders), *(1 for _ in self.batch_shape), self.n)
+        return orders.expand(len(orders), *self.batch_shape, self.n) if expand else orders
 
     def condition(
         self, observed: Sequence[int] | Tensor, *, max_states: int | None = None
@@ -209,8 +211,12 @@ class PermutationDistribution(Distribution):
         return torch.einsum("k...,kij->...ij", log_probs.exp(), stands.to(log_probs.dtype))
 
     def _mean_ranks(self) -> Tensor:
-        marginals = self._marginals()
+        marginals = self.marginals()
         return marginals @ torch.arange(self.n, dtype=marginals.dtype, device=marginals.device)
+
+    def _certain(self) -> Tensor:
+        """The log-probability of the only order of no or one item, which is zero: ``(*batch,)``."""
+        return self._log_prob(torch.arange(self.n, device=self.device))
 
     def _listed(self, what: str) -> Tensor:
         if self.n > LARGEST_ENUMERATED:
@@ -223,8 +229,8 @@ class PermutationDistribution(Distribution):
     def _enumerated(self, what: str) -> tuple[Tensor, Tensor]:
         """All orders ``(n!, n)`` and their log-probabilities ``(n!, *batch)``."""
         orders = self._listed(what)
-        rows = orders.view(-1, *(1 for _ in self.batch_shape), self.n)
-        return orders, self._log_prob(rows).expand(-1, *self.batch_shape)
+        rows = orders.view(len(orders), *(1 for _ in self.batch_shape), self.n)
+        return orders, self._log_prob(rows).expand(len(orders), *self.batch_shape)
 
     def _draws(self, samples: int, generator: torch.Generator | None) -> Tensor:
         if samples < 1:
@@ -308,6 +314,13 @@ def together(law: str, **shapes: torch.Size) -> torch.Size:
         raise DistributionError(
             f"the batch shapes of {law}'s parameters must broadcast, but are {given}"
         ) from None
+
+
+def relative_to(reference: Tensor, order: Tensor) -> Tensor:
+    """The order with items named by their place in the reference; int64, checked, broadcast batch shapes."""
+    ranks = inverse(compact(reference, 1), check=False)
+    shape = torch.broadcast_shapes(ranks.shape, order.shape)
+    return ranks.expand(shape).gather(-1, order.expand(shape))
 
 
 def compact(tensor: Tensor, event_dim: int) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from factorank.codes import code
-from factorank.distributions.base import PermutationDistribution, compact
+from factorank.distributions.base import PermutationDistribution, compact, relative_to
 from factorank.permutations import inverse
 
 
@@ -38,10 +38,7 @@ class FactorizedDistribution(PermutationDistribution):
     # From orders to codes and back.
 
     def _relative(self, order: Tensor) -> Tensor:
-        """The order with items named by their place in the reference."""
-        ranks = inverse(compact(self._reference, 1), check=False)
-        shape = torch.broadcast_shapes(ranks.shape, order.shape)
-        return ranks.expand(shape).gather(-1, order.expand(shape))
+        return relative_to(self._reference, order)
 
     def _absolute(self, relative: Tensor) -> Tensor:
         return self._reference.expand(relative.shape).gather(-1, relative)
@@ -76,6 +73,8 @@ class FactorizedDistribution(PermutationDistribution):
 
     @property
     def mode(self) -> Tensor:
+        if self.n == 0:
+            return self._reference
         return self._decode(self._table.argmax(-1).expand(*self.batch_shape, self.n))
 
     def _marginals(self) -> Tensor:

@@ -79,7 +79,7 @@ class PlackettLuce(PermutationDistribution):
     def _marginals(self) -> Tensor:
         reached, choice = self._choices("marginals")
         left = _members(self.n, self.device).sum(-1)
-        place = torch.nn.functional.one_hot((self.n - left).clamp(max=max(self.n - 1, 0)), self.n)
+        place = torch.nn.functional.one_hot((self.n - left).clamp(max=self.n - 1), self.n)
         return torch.einsum("...s,...si,sp->...ip", reached, choice, place.to(choice.dtype)).expand(
             *self.batch_shape, self.n, self.n
         )

@@ -1,0 +1,89 @@
+"""Kullback-Leibler divergences between laws, where there is a closed form."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.distributions import register_kl
+
+from factorank.distributions.base import PermutationDistribution, compact, relative_to
+from factorank.distributions.factorized import (
+    FactorizedDistribution,
+    expected,
+    geometric_sums,
+    insertion_places,
+    times_log,
+)
+from factorank.distributions.mallows import Mallows
+from factorank.distributions.uniform import Uniform
+from factorank.errors import DistributionError
+
+
+@register_kl(PermutationDistribution, PermutationDistribution)
+def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
+    """The divergence of q from p in nats, ``(*batch,)``.
+
+    Closed forms: any law from :class:`Uniform`, by its entropy; the uniform law from a factorized one; two
+    factorized laws with one code and one reference, position by position; and a factorized law from a
+    Mallows law around another order, through the expected distance. Other pairs raise
+    ``NotImplementedError``.
+    """
+    if p.n != q.n:
+        raise DistributionError(f"a divergence is between laws over as many items, not {p.n} and {q.n}")
+    shape = torch.broadcast_shapes(p.batch_shape, q.batch_shape)
+    if isinstance(q, Uniform):
+        return (math.lgamma(q.n + 1) - p.entropy()).expand(shape)
+    if isinstance(q, FactorizedDistribution):
+        if isinstance(p, Uniform):
+            return _from_tables(_uniform_table(q), q._table).expand(shape)
+        if isinstance(p, FactorizedDistribution):
+            if _same_reference(p, q):
+                for code_name in ("lehmer", "insertion"):
+                    one, other = p._log_table(code_name), q._log_table(code_name)
+                    if one is not None and other is not None:
+                        return _from_tables(one, other).expand(shape)
+            elif isinstance(q, Mallows) and q.weights is None and p._log_table("insertion") is not None:
+                log_z = geometric_sums(q._ratio, q._sizes)[0].log().sum(-1)
+                return log_z - p.entropy() - times_log(expected_kendall(p, q.central), q.phi)
+    raise NotImplementedError(
+        f"there is no closed form for the divergence of {q!r} from {p!r}; the mean of p.log_prob - q.log_prob"
+        " over samples of p estimates it"
+    )
+
+
+def expected_kendall(law: FactorizedDistribution, order: Tensor) -> Tensor:
+    """The expected Kendall distance of a draw from a RIM, Mallows or generalized Mallows law to ``order``.
+
+    ``(*batch,)``. Sums over the pairs of items the probability that the law has them the other way round.
+
+    >>> import factorank as fr
+    >>> expected_kendall(fr.Mallows(torch.arange(3), phi=1.0), torch.arange(3))
+    tensor(1.5000)
+    """
+    table = law._log_table("insertion")
+    if table is None:
+        raise DistributionError(f"{law!r} is no repeated insertion model: the distance has no closed form")
+    before = insertion_places(table.exp())[1]
+    places = relative_to(
+        order, law._reference
+    )  # where the law's items, in its reference's order, stand in `order`
+    agree = places[..., :, None] < places[..., None, :]
+    pairs = torch.ones(law.n, law.n, dtype=torch.bool, device=before.device).triu(1)
+    return torch.where(pairs, torch.where(agree, 1 - before, before), 0.0).sum((-1, -2))
+
+
+def _from_tables(one: Tensor, other: Tensor) -> Tensor:
+    return expected(*torch.broadcast_tensors(one, one - other))
+
+
+def _uniform_table(q: FactorizedDistribution) -> Tensor:
+    # Whatever the reference, the digits of a uniform order are uniform on their domains.
+    possible = torch.ones(q.n, q.n, dtype=torch.bool, device=q.device).tril()
+    sizes = torch.arange(1, q.n + 1, device=q.device)
+    if q.code_name == "lehmer":
+        possible, sizes = possible.flip(0), sizes.flip(0)
+    return torch.where(possible, -sizes.to(q._table.dtype).log()[:, None], -math.inf)
+
+
+def _same_reference(p: FactorizedDistribution, q: FactorizedDistribution) -> bool:
+    return bool((compact(p._reference, 1) == compact(q._reference, 1)).all())
