@@ -5,16 +5,17 @@ at first use on NVIDIA GPUs, and plain torch anywhere else or when either is mis
 ``torch.compile(fullgraph=True)`` and under CUDA graph capture.
 """
 
+import functools
+import warnings
+from types import ModuleType
+
 import torch
 from torch import Tensor
 
 from factorank.kernels import reference
-from factorank.kernels.table import OPERATIONS, Domain, operation
+from factorank.kernels.table import NO_FAULT, OPERATIONS, Domain, operation
 
 __all__ = ["NO_FAULT", "OPERATIONS", "Domain", "longest_increasing", "operation", "transform"]
-
-NO_FAULT = torch.iinfo(torch.int64).max
-"""What :func:`transform` answers for the first faulty row when there is none."""
 
 _library = torch.library.Library("factorank", "DEF")
 _library.define("transform(Tensor rows, str operation, bool check) -> (Tensor, Tensor)")
@@ -26,7 +27,7 @@ def transform(rows: Tensor, name: str, *, check: bool = True) -> tuple[Tensor, T
     Returns the result, of the same shape, dtype and device, and a 0-d int64 tensor on that device: the
     index of the first row the operation does not accept, or ``NO_FAULT``. Faulty rows come out as
     garbage of the right shape; memory outside the result is never touched. With ``check=False`` the
-    second tensor may be left at ``NO_FAULT`` whatever the rows hold.
+    second tensor says nothing.
     """
     result, fault = torch.ops.factorank.transform(rows, name, check)
     return result, fault
@@ -54,15 +55,33 @@ def _on_cpu(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
 
 
 def _on_cuda(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
+    global _cuda_works
+    if _cuda_works:
+        from factorank.kernels import gpu
+
+        try:
+            return gpu.transform(rows, name, check)
+        except OSError as reason:
+            _cuda_works = False
+            warnings.warn(f"factorank runs in plain torch on the GPU, many times slower: {reason}", stacklevel=2)
     return _plain(rows, name, check)
+
+
+_cuda_works = torch.version.cuda is not None
 
 
 def _fake(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
     return torch.empty_like(rows, memory_format=torch.contiguous_format), rows.new_empty((), dtype=torch.int64)
 
 
-def _cpu():  # type: ignore[no-untyped-def]
-    return None
+@functools.cache
+def _cpu() -> ModuleType | None:
+    """The numba kernels, loaded at first use; None where numba is missing."""
+    try:
+        from factorank.kernels import cpu
+    except ImportError:
+        return None
+    return cpu
 
 
 _library.impl("transform", _plain, "CompositeExplicitAutograd")

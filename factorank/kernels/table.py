@@ -22,6 +22,10 @@ import torch
 from torch import Tensor
 
 
+NO_FAULT = torch.iinfo(torch.int64).max
+"""The index of the first faulty row when there is none."""
+
+
 class Domain(enum.Enum):
     """What a row must be."""
 
