@@ -1,0 +1,95 @@
+"""The command line: ``factorank COMMAND …``.
+
+Every module of :mod:`factorank.commands` is a command: ``fit.py`` holds the dataclass ``Fit``, whose fields
+are the options, whose docstrings are the help, and whose ``run()`` does the work. Adding a file adds a
+command. Nothing here imports torch; a command does so when it runs.
+"""
+
+import os
+import sys
+import textwrap
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from factorank import __version__
+from factorank.errors import FactorankError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 2 after one line on stderr if something is wrong."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return _run(arguments)
+    except (FactorankError, OSError) as error:
+        if isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        print(f"factorank: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("factorank: stopped", file=sys.stderr)
+        return 130
+
+
+def command_names() -> list[str]:
+    """The names of all commands, from the files of :mod:`factorank.commands`."""
+    folder = import_module("factorank.commands").__path__
+    return sorted(module.name.replace("_", "-") for module in iter_modules(folder) if module.name[0] != "_")
+
+
+def command(name: str) -> type[Any]:
+    """The dataclass of a command."""
+    module = import_module(f"factorank.commands.{name.replace('-', '_')}")
+    return getattr(module, "".join(word.capitalize() for word in name.split("-")))
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if arguments[0] == "--version":
+        print(f"factorank {__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in command_names():
+        raise FactorankError(f"there is no command {name!r}; there are {', '.join(command_names())}")
+    import tyro
+
+    kind = command(name)
+    passed_on: list[str] = []
+    if getattr(kind, "passes_on", False) and rest and not rest[0].startswith("-"):
+        rest, passed_on = rest[:1], rest[1:]
+    chosen = tyro.cli(kind, prog=f"factorank {name}", args=rest)
+    if passed_on:
+        chosen.rest = passed_on
+    return chosen.run() or 0
+
+
+def _overview() -> str:
+    width = max(len(name) for name in command_names())
+    lines = ["usage: factorank COMMAND …", ""]
+    lines += textwrap.wrap(
+        "Learn, sample and score probability distributions over permutations and rankings.", 79
+    )
+    lines += ["", "commands:"]
+    for name in command_names():
+        first = (command(name).__doc__ or "").strip().splitlines()[0]
+        lines += textwrap.wrap(
+            first, 79, initial_indent=f"  {name:<{width}}  ", subsequent_indent=" " * (width + 4)
+        )
+    return "\n".join([*lines, "", "factorank COMMAND --help says what a command takes."])
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    print(f"factorank: warning: {_one_line(message)}", file=sys.stderr)
+
+
+def _one_line(error: object) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())

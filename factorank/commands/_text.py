@@ -1,0 +1,41 @@
+"""Aligned plain text for the terminal, with no colour codes."""
+
+import unicodedata
+from collections.abc import Sequence
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "", indent: int = 2) -> str:
+    """Columns under a header, aligned by ``align``: a letter ``l`` or ``r`` for each, ``r`` where it ends.
+
+    >>> print(table(["item", "place"], [["ann", 1.25], ["bobby", 2]], "lr"))
+      item   place
+      ann     1.25
+      bobby      2
+    """
+    lines = [[str(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(width(row[column]) for row in lines) for column in range(len(header))]
+    sides = align.ljust(len(header), "r")
+    text = []
+    for row in lines:
+        cells = [
+            cell + " " * (w - width(cell)) if side == "l" else " " * (w - width(cell)) + cell
+            for cell, w, side in zip(row, widths, sides, strict=True)
+        ]
+        text.append((" " * indent + "  ".join(cells)).rstrip())
+    return "\n".join(text)
+
+
+def shorten(text: str, most: int) -> str:
+    """The text, cut to so many columns."""
+    if width(text) <= most:
+        return text
+    while width(text) > most - 1:
+        text = text[:-1]
+    return text.rstrip() + "…"
+
+
+def width(text: str) -> int:
+    """How many columns a terminal gives the text: two for wide characters, none for combining ones."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )

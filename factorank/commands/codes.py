@@ -1,0 +1,130 @@
+"""``factorank codes``: the codes at work, step by step."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from factorank.commands._text import table
+
+EXAMPLES = (
+    ("lehmer", (2, 4, 3, 0, 1)),
+    ("fisher-yates", (3, 2, 1, 0)),
+    ("insertion", (1, 2, 4, 0, 3)),
+)
+"""The permutations of the paper's figures, each with the code that its figure explains."""
+
+
+@dataclass
+class Codes:
+    """Show the codes at work: every code of an order, and how each is decoded."""
+
+    order: Annotated[tuple[int, ...], tyro.conf.Positional, tyro.conf.arg(metavar="ITEM")] = ()
+    """An order of the items 0..n-1, best first; the paper's own examples if none is given."""
+
+    def run(self) -> None:
+        if self.order:
+            print(codes_of(self.order))
+            for name in ("lehmer", "left-lehmer", "fisher-yates", "insertion"):
+                print("\n" + decoding(name, self.order))
+            return
+        print("The examples of the paper's figures: an order and its codes.")
+        for name, order in EXAMPLES:
+            print("\n" + codes_of(order))
+            print("\n" + decoding(name, order))
+
+
+def codes_of(order: tuple[int, ...]) -> str:
+    """A table of all codes of an order, with the values that their positions allow."""
+    import torch
+
+    import factorank as fr
+
+    rows = []
+    for name in fr.code_names():
+        code = fr.code(name)
+        value = code.encode(torch.tensor(order))
+        assert code.decode(value).tolist() == list(order)
+        rows.append([name, _numbers(value.tolist()), _numbers((code.sizes(len(order)) - 1).tolist())])
+    return f"order {_numbers(order)}\n" + table(["code", "value", "largest allowed"], rows, "lll")
+
+
+def decoding(name: str, order: tuple[int, ...]) -> str:
+    """The steps that turn a code back into the order."""
+    import torch
+
+    import factorank as fr
+
+    value = fr.code(name).encode(torch.tensor(order)).tolist()
+    title, header, steps = _STEPS[name]
+    rows = steps(value)
+    assert rows[-1][-1] == _numbers(order), "the last step ends in the order"
+    return f"decoding {name} {_numbers(value)}\n  {title}\n" + table(header, rows, "rrll")
+
+
+def _lehmer(value: list[int]) -> list[list[object]]:
+    left, order, rows = list(range(len(value))), list[int](), list[list[object]]()
+    for step, digit in enumerate(value):
+        shown = _marked(left, digit)
+        order.append(left.pop(digit))
+        rows.append([step, digit, shown, _numbers(order)])
+    return rows
+
+
+def _left_lehmer(value: list[int]) -> list[list[object]]:
+    left, order, rows = list(range(len(value))), list[int](), list[list[object]]()
+    for step in reversed(range(len(value))):
+        place = len(left) - 1 - value[step]
+        shown = _marked(left, place)
+        order.insert(0, left.pop(place))
+        rows.append([step, value[step], shown, _numbers(order)])
+    return rows
+
+
+def _fisher_yates(value: list[int]) -> list[list[object]]:
+    order, rows = list(range(len(value))), list[list[object]]()
+    for step, draw in enumerate(value):
+        there = step + draw
+        order[step], order[there] = order[there], order[step]
+        rows.append([step, draw, f"{step} and {there}" if draw else "none", _numbers(order)])
+    return rows
+
+
+def _insertion(value: list[int]) -> list[list[object]]:
+    order, rows = list[int](), list[list[object]]()
+    for item, slot in enumerate(value):
+        order.insert(slot, item)
+        rows.append([item, slot, f"{len(order) - 1 - slot}", _numbers(order)])
+    return rows
+
+
+_STEPS = {
+    "lehmer": (
+        "take the item at that index of those left",
+        ["place", "value", "items left", "order"],
+        _lehmer,
+    ),
+    "left-lehmer": (
+        "from the last place, take the item with so many larger ones left",
+        ["place", "value", "items left", "order"],
+        _left_lehmer,
+    ),
+    "fisher-yates": (
+        "swap each place with the one so many further",
+        ["place", "value", "places swapped", "order"],
+        _fisher_yates,
+    ),
+    "insertion": (
+        "put each item at that slot of the list so far",
+        ["item", "value", "items moved", "order"],
+        _insertion,
+    ),
+}
+
+
+def _numbers(values: tuple[int, ...] | list[int]) -> str:
+    return " ".join(map(str, values))
+
+
+def _marked(values: list[int], place: int) -> str:
+    return " ".join(f"[{value}]" if i == place else str(value) for i, value in enumerate(values))

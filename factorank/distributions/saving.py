@@ -1,0 +1,204 @@
+"""Laws on disk: a folder with ``law.json``, which says what the law is, and ``law.safetensors``, its numbers.
+
+Nothing is pickled: reading a law runs no code from the file.
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.fitting.report import FitReport
+from factorank.distributions.generalized_mallows import GeneralizedMallows
+from factorank.distributions.mallows import Mallows
+from factorank.distributions.plackett_luce import PlackettLuce
+from factorank.distributions.rim import RIM
+from factorank.distributions.uniform import Uniform
+from factorank.errors import FactorankError
+from factorank.files import folder_made_whole, write_json, write_whole
+
+FORMAT, VERSION = "factorank law", 1
+JSON, TENSORS = "law.json", "law.safetensors"
+_OURS = {JSON, TENSORS, "fit.json", "fit.png"}
+
+
+class LawFileError(FactorankError):
+    """A folder does not hold a law that this version can read, or a law cannot be written."""
+
+
+def save_law(
+    law: PermutationDistribution, path: str | os.PathLike[str], *, items: Sequence[str] | None = None
+) -> None:
+    """Write a law into a folder, whole or not at all; a law that is there already is replaced.
+
+    ``items`` are the names of its items, kept beside it for :func:`law_items`. Parameters are kept exactly,
+    in their dtype; gradients and devices are not.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> save_law(Mallows([2, 0, 1], phi=0.25), folder, items=["ann", "bob", "cat"])
+    >>> load_law(folder), law_items(folder)
+    (Mallows(central=[2, 0, 1], phi=0.25), ('ann', 'bob', 'cat'))
+    """
+    path = Path(path)
+    check_place(path)
+    with folder_made_whole(path) as folder:
+        write_law(law, folder, items)
+
+
+def load_law(path: str | os.PathLike[str]) -> PermutationDistribution:
+    """The law that :func:`save_law` wrote, with the report of its fit, on the CPU."""
+    about, path = _about(path), Path(path)
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    data = (path / TENSORS).read_bytes()
+    if hashlib.sha256(data).hexdigest() != about.get("sha256"):
+        _refuse(path / TENSORS, f"it is not the file that {JSON} speaks of, or it is damaged")
+    try:
+        return _rebuild(about["law"], load(data))
+    except (SafetensorError, KeyError, TypeError) as error:
+        _refuse(path, f"the law cannot be rebuilt: {error}")
+
+
+def law_items(path: str | os.PathLike[str]) -> tuple[str, ...] | None:
+    """The names of the items of a saved law, or None if they were not given."""
+    items = _about(path).get("items")
+    return None if items is None else tuple(items)
+
+
+def is_law(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a law."""
+    return (Path(path) / JSON).is_file()
+
+
+def check_place(path: Path) -> None:
+    """Raise unless a law can be written there without removing anything but a law and what its fit wrote."""
+    if path.exists() and not path.is_dir():
+        raise LawFileError(f"{path} is a file; a law is written into a folder")
+    others = sorted({file.name for file in path.iterdir()} - _OURS) if path.is_dir() else []
+    if others:
+        raise LawFileError(f"{path} holds {others[0]!r}, too; a law is written into a folder of its own")
+
+
+def write_law(law: PermutationDistribution, folder: Path, items: Sequence[str] | None = None) -> None:
+    """Write the two files of a law into a folder that is there."""
+    from safetensors.torch import save
+
+    if items is not None and len(items) != law.n:
+        raise LawFileError(f"the law ranks {law.n} items, but there are {len(items)} names")
+    tensors: dict[str, Tensor] = {}
+    described = _describe(law, "", tensors)
+    data = save({name: value.detach().to("cpu").contiguous().clone() for name, value in tensors.items()})
+    about = {"format": FORMAT, "version": VERSION, "law": described, "n": law.n}
+    about |= {"items": None if items is None else list(items), "sha256": hashlib.sha256(data).hexdigest()}
+    write_whole(folder / TENSORS, data)
+    write_json(folder / JSON, about)
+
+
+def _uniform(law: Uniform) -> dict[str, Any]:
+    return {"n": law.n, "batch_shape": list(law.batch_shape), "dtype": str(law._zero.dtype).split(".")[1]}
+
+
+def _make_uniform(n: int, batch_shape: list[int], dtype: str) -> Uniform:
+    return Uniform(n, batch_shape=torch.Size(batch_shape), dtype=getattr(torch, dtype))
+
+
+def _make_rim(reference: Tensor, logits: Tensor) -> RIM:
+    law = RIM(logits=logits, reference=reference)
+    law._logits = logits  # as they were: normalising them again would round
+    return law
+
+
+# How each family is taken apart, into numbers and tensors by name, and put together again.
+FAMILIES: dict[type[PermutationDistribution], tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]] = {
+    Uniform: (_uniform, _make_uniform),
+    Mallows: (lambda law: {"central": law.central, "phi": law.phi, "weights": law.weights}, Mallows),
+    GeneralizedMallows: (lambda law: {"central": law.central, "phis": law.phis}, GeneralizedMallows),
+    RIM: (lambda law: {"reference": law.reference, "logits": law.logits}, _make_rim),
+    PlackettLuce: (lambda law: {"logits": law.logits}, PlackettLuce),
+}
+
+
+def _describe(law: PermutationDistribution, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    if type(law) not in FAMILIES:
+        known = ", ".join(family.__name__ for family in FAMILIES)
+        raise LawFileError(f"a {type(law).__name__} cannot be saved; these can: {known}")
+    described: dict[str, Any] = {"family": type(law).__name__}
+    for name, value in FAMILIES[type(law)][0](law).items():
+        if isinstance(value, PermutationDistribution):
+            described[name] = _describe(value, f"{prefix}{name}.", tensors)
+        elif isinstance(value, Tensor):
+            described[name] = {"tensor": prefix + name}
+            tensors[prefix + name] = value
+        elif value is not None:
+            described[name] = value
+    if law.report is not None:
+        described["report"] = _plain(asdict(law.report))
+    return described
+
+
+def _rebuild(described: dict[str, Any], tensors: dict[str, Tensor]) -> PermutationDistribution:
+    parts = dict(described)
+    family, report = parts.pop("family"), parts.pop("report", None)
+    made = {kind.__name__: make for kind, (_, make) in FAMILIES.items()}
+    if family not in made:
+        raise LawFileError(f"the law is of an unknown family, {family!r}; known are {', '.join(made)}")
+    for name, value in parts.items():
+        if isinstance(value, dict):
+            parts[name] = tensors[value["tensor"]] if "tensor" in value else _rebuild(value, tensors)
+    law = made[family](**parts)
+    if report is not None:
+        law.report = _report(report)
+    return law
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows no infinity: such numbers become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def _report(given: dict[str, Any]) -> FitReport:
+    known = {field.name for field in fields(FitReport)}
+    kept = {name: value for name, value in given.items() if name in known}
+    for name, value in kept.items():
+        if isinstance(value, list):
+            numbers = name != "warnings"
+            kept[name] = tuple(float(entry) if numbers else entry for entry in value)
+        elif isinstance(value, str) and name != "family":
+            kept[name] = float(value)
+    return FitReport(**kept)
+
+
+def _about(path: str | os.PathLike[str]) -> dict[str, Any]:
+    path = Path(path)
+    if path.is_dir() and not (path / JSON).exists():
+        _refuse(path, f"there is no {JSON} in this folder, so it holds no law")
+    text = (path / JSON).read_bytes()
+    try:
+        about = json.loads(text)
+    except ValueError as error:
+        _refuse(path / JSON, f"not JSON: {error}")
+    if not isinstance(about, dict) or about.get("format") != FORMAT or "law" not in about:
+        _refuse(path / JSON, "not the description of a law")
+    if about.get("version") != VERSION:
+        _refuse(
+            path / JSON, f"format version {about.get('version')!r}; this factorank reads version {VERSION}"
+        )
+    return about
+
+
+def _refuse(path: Path, message: str) -> NoReturn:
+    raise LawFileError(f"{path}: {message}")

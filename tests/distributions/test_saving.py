@@ -1,0 +1,119 @@
+"""Saved laws come back exactly; anything else in their place is refused with a reason."""
+
+import json
+
+import pytest
+import torch
+
+import factorank as fr
+from factorank.distributions import saving
+from factorank.distributions.fitting import FitReport
+from factorank.distributions.saving import LawFileError, law_items, load_law, save_law
+
+
+def probabilities(n, generator):
+    table = (torch.rand(n, n, generator=generator, dtype=torch.float64) + 0.1).tril()
+    return table / table.sum(-1, keepdim=True)
+
+
+LAWS = {
+    "uniform": lambda g: fr.Uniform(4, batch_shape=(2,), dtype=torch.float64),
+    "mallows": lambda g: fr.Mallows([2, 0, 3, 1], phi=0.3),
+    "weighted mallows": lambda g: fr.Mallows([2, 0, 3, 1], 0.3, weights=torch.rand(4, generator=g)),
+    "batched mallows": lambda g: fr.Mallows(torch.arange(4), torch.rand(3, generator=g)),
+    "generalized mallows": lambda g: fr.GeneralizedMallows([1, 0, 2, 3], torch.rand(4, generator=g)),
+    "rim": lambda g: fr.RIM(probabilities(4, g)),
+    "rim of logits": lambda g: fr.RIM(logits=torch.randn(4, 4, generator=g), reference=[3, 1, 0, 2]),
+    "plackett-luce": lambda g: fr.PlackettLuce(torch.randn(4, generator=g).requires_grad_()),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_law_comes_back_exactly(name, tmp_path):
+    law = LAWS[name](torch.Generator().manual_seed(0))
+    save_law(law, tmp_path / "law", items=["a", "b", "c", "d"])
+    again = load_law(tmp_path / "law")
+    assert type(again) is type(law)
+    assert again.batch_shape == law.batch_shape
+    orders = fr.random_permutations(4, (50, *law.batch_shape), generator=torch.Generator().manual_seed(1))
+    assert torch.equal(again.log_prob(orders), law.log_prob(orders))
+    assert again.log_prob(orders).dtype == law.log_prob(orders).dtype
+    assert law_items(tmp_path / "law") == ("a", "b", "c", "d")
+
+
+def test_every_family_is_covered():
+    assert {type(make(torch.Generator())) for make in LAWS.values()} == set(saving.FAMILIES)
+
+
+def test_the_report_comes_back(tmp_path):
+    law = fr.Mallows.fit(torch.tensor([[0, 1, 2], [0, 1, 2], [1, 0, 2]]))
+    save_law(law, tmp_path / "law")
+    assert load_law(tmp_path / "law").report == law.report
+    law.report = FitReport("Mallows", 3.0, -torch.inf, 1, history=(-torch.inf, 1.5), warnings=("a word",))
+    save_law(law, tmp_path / "law")
+    assert load_law(tmp_path / "law").report == law.report
+
+
+def test_without_names(tmp_path):
+    save_law(fr.Uniform(3), tmp_path / "law")
+    assert law_items(tmp_path / "law") is None
+    with pytest.raises(LawFileError, match="the law ranks 3 items, but there are 2 names"):
+        save_law(fr.Uniform(3), tmp_path / "law", items=["a", "b"])
+    assert load_law(tmp_path / "law").n == 3
+
+
+def edit(folder, **changes):
+    about = json.loads((folder / "law.json").read_text())
+    (folder / "law.json").write_text(json.dumps(about | changes))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda f: edit(f, version=99), "law.json: format version 99; this factorank reads version 1"),
+        (lambda f: edit(f, format="other"), "law.json: not the description of a law"),
+        (lambda f: edit(f, law={"family": "Zipf"}), "unknown family, 'Zipf'; known are Uniform, Mallows"),
+        (lambda f: edit(f, law={"family": "Mallows"}), "the law cannot be rebuilt"),
+        (lambda f: (f / "law.json").write_text("{"), "law.json: not JSON"),
+        (lambda f: (f / "law.json").write_text("[]"), "law.json: not the description of a law"),
+        (lambda f: (f / "law.json").unlink(), "there is no law.json in this folder"),
+        (
+            lambda f: (f / "law.safetensors").write_bytes(b"x" * 100),
+            "law.safetensors: it is not the file that",
+        ),
+    ],
+)
+def test_spoiled_folders_are_refused(spoil, message, tmp_path):
+    folder = tmp_path / "law"
+    save_law(fr.Mallows([0, 1], 0.5), folder)
+    spoil(folder)
+    with pytest.raises(LawFileError, match=message):
+        load_law(folder)
+
+
+def test_every_flipped_bit_of_the_numbers_is_noticed(tmp_path):
+    save_law(fr.Mallows([0, 1], 0.5), tmp_path / "law")
+    file = tmp_path / "law" / "law.safetensors"
+    data = file.read_bytes()
+    for place in range(len(data)):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(LawFileError, match="damaged"):
+            load_law(tmp_path / "law")
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(LawFileError, match=r"holds 'thesis.tex', too"):
+        save_law(fr.Uniform(3), tmp_path)
+    with pytest.raises(LawFileError, match="is a file"):
+        save_law(fr.Uniform(3), tmp_path / "thesis.tex")
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_what_cannot_be_saved_says_so(tmp_path):
+    class Mine(fr.Uniform):
+        pass
+
+    with pytest.raises(LawFileError, match="a Mine cannot be saved; these can: Uniform, Mallows"):
+        save_law(Mine(3), tmp_path / "law")
+    assert not (tmp_path / "law").exists()
