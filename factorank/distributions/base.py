@@ -29,16 +29,15 @@ class _Permutation(constraints.Constraint):
         return is_permutation(value)
 
 
-class _EachFinite(constraints.Constraint):
-    event_dim = 1
-
+class _Finite(constraints.Constraint):
     def check(self, value: Tensor) -> Tensor:
-        return value.isfinite().all(-1)
+        return value.isfinite()
 
 
 permutation = _Permutation()
 """The support of every law here; its ``check`` gives one bool per row."""
-finite_vector = _EachFinite()
+_finite = _Finite()
+finite_vector = constraints.independent(_finite, 1)
 unit_vector = constraints.independent(constraints.unit_interval, 1)
 nonnegative_vector = constraints.independent(constraints.nonnegative, 1)
 
@@ -264,26 +263,24 @@ _HINT = dict.fromkeys(("entropy", "marginals"), "; samples= gives an estimate")
 
 def check_parameter(law: str, name: str, value: Tensor, constraint: constraints.Constraint) -> None:
     """Raise unless ``value`` meets the constraint; the message names the law, the parameter and the place."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or value.numel() == 0:
         return
     if isinstance(constraint, _Permutation):
         check_permutation(value, f"{law} takes as {name}")
         return
-    valid = constraint.check(value)
+    each = getattr(constraint, "base_constraint", constraint)
+    valid = each.check(value)
     if torch._is_all_true(valid):
         return
     place = tuple(int(i) for i in (~valid).nonzero()[0])
     where = f" at {list(place)}" if place else ""
-    raise DistributionError(
-        f"{law} takes {name} {_ALLOWED[constraint]}, but{where} it is {_show(value[place])}"
-    )
+    raise DistributionError(f"{law} takes {name} {_ALLOWED[each]}, but{where} it is {_show(value[place])}")
 
 
 _ALLOWED: dict[constraints.Constraint, str] = {
     constraints.unit_interval: "between 0 and 1",
-    unit_vector: "between 0 and 1",
-    nonnegative_vector: "of 0 or more",
-    finite_vector: "that are finite",
+    constraints.nonnegative: "of 0 or more",
+    _finite: "that are finite",
 }
 
 

@@ -233,15 +233,6 @@ def test_enumeration_is_refused_beyond_eight(case):
 
 
 @laws
-def test_validation_can_be_turned_off(case):
-    law = case.law(3)
-    law._validate_args = False
-    with pytest.raises(fr.FactorankError):
-        case.law(3).log_prob(torch.tensor([0, 0, 1]))
-    law.log_prob(torch.tensor([0, 0, 1]))
-
-
-@laws
 def test_pickle(case):
     law = case.law(3, (2,))
     again = pickle.loads(pickle.dumps(law))
