@@ -21,6 +21,7 @@ from factorank.errors import (
     ModelError,
     PermutationError,
     RankingsError,
+    TrainingError,
 )
 from factorank.models import ItemContext, PermutationModel, TokenContext, register_context
 from factorank.permutations import (
@@ -35,6 +36,7 @@ from factorank.permutations import (
     random_cyclic,
     random_permutations,
 )
+from factorank.training import TrainResult, train
 
 __all__ = [
     "GRIM",
@@ -57,6 +59,8 @@ __all__ = [
     "Rankings",
     "RankingsError",
     "TokenContext",
+    "TrainResult",
+    "TrainingError",
     "Uniform",
     "cayley",
     "code",
@@ -79,6 +83,7 @@ __all__ = [
     "register_code",
     "register_context",
     "rho",
+    "train",
     "ulam",
     "write_rankings",
 ]

@@ -1,0 +1,9 @@
+"""Training: one call, :func:`train`, and the parts it is made of.
+
+``loop`` assembles a run and ``engine`` drives it; ``step`` is one optimizer step, eager or captured; ``data``
+draws batches; ``checkpoints`` and ``folder`` keep the run on disk; ``world`` is the processes.
+"""
+
+from factorank.training.loop import TrainResult, train
+
+__all__ = ["TrainResult", "train"]

@@ -1,0 +1,208 @@
+"""One training step: draw, loss, gradients, clipping, AdamW, moving average; run eagerly or as a CUDA graph.
+
+``Step.run`` is what the loop calls. The body of a step is tensor operations on fixed addresses and nothing
+that waits for the device, so that on CUDA the whole of it can be captured once and replayed. What changes
+from step to step without being a tensor operation (learning rate, decay of the average, the epoch's order of
+rows) is written into such tensors by ``prepare``.
+"""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from factorank.errors import TrainingError
+from factorank.training.data import Source
+from factorank.training.ema import Average
+from factorank.training.world import World
+
+EAGER_STEPS = 3
+"""Steps run eagerly before a graph is captured: they make the optimizer's state and cuBLAS's workspaces."""
+
+
+class Objective(nn.Module):
+    """The mean loss of a batch, in nats: a module, so that DDP sees a forward pass and torch compiles it."""
+
+    def __init__(self, model: Any, bf16: bool, device: torch.device, *, cache: bool = True) -> None:
+        super().__init__()
+        self.model = model
+        self.bf16, self.device_type, self.cache = bf16, device.type, cache
+
+    def forward(self, order: Tensor, context: Any, generator: torch.Generator) -> Tensor:
+        with torch.autocast(self.device_type, torch.bfloat16, enabled=self.bf16, cache_enabled=self.cache):
+            loss = self.model.loss(order, context, generator=generator)
+        return loss.float().mean()
+
+
+class Step:
+    """The state that a step changes, and the step."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        source: Source,
+        world: World,
+        masks: torch.Generator,
+        generators: list[torch.Generator],
+        *,
+        lr: float,
+        betas: tuple[float, float],
+        weight_decay: float,
+        clip: float | None,
+        ema: float | None,
+        bf16: bool,
+        accumulate: int,
+        compile: bool,
+        capture: bool | str,
+    ) -> None:
+        device = world.device
+        on_cuda = device.type == "cuda"
+        if capture is True and (not on_cuda or world.size > 1):
+            raise TrainingError(f"capture=True needs one CUDA device, not {world.size} × {device.type}")
+        self.capturing = on_cuda and world.size == 1 and bool(capture)
+        self._must_capture = capture is True
+        self.world, self.source, self.masks, self.generators = world, source, masks, generators
+        self.clip, self.accumulate = clip, accumulate
+        self.named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
+        self.weights = [weight for _, weight in self.named]
+        self._lr: float | Tensor = torch.tensor(lr, device=device) if on_cuda else lr
+        self._lr_now = lr
+        optimizer = make_optimizer(self.weights, self._lr, betas, weight_decay, self.capturing, device)
+        objective: nn.Module = Objective(model, bf16, device, cache=not self.capturing)
+        self.bare_optimizer = optimizer
+        self.objective, self.optimizer = world.set_up(objective, optimizer)
+        if compile:
+            self.objective = torch.compile(self.objective, dynamic=False)
+        self.average = Average(self.weights, ema) if ema is not None else None
+        self.loss_sum = torch.zeros((), device=device)
+        self.grad_norm = torch.zeros((), device=device)
+        self.count = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._stream = torch.cuda.Stream(device) if self.capturing else None
+        self._eager_steps = 0
+
+    def run(self, step: int, lr: float) -> None:
+        """Do a step, counted from 0. On CUDA this returns before the device has done it."""
+        self.source.prepare(step)
+        if self.average is not None:
+            self.average.prepare(step)
+        if lr != self._lr_now:
+            self._lr_now = lr
+            if isinstance(self._lr, Tensor):
+                self._lr.fill_(lr)
+            else:
+                for group in self.bare_optimizer.param_groups:
+                    group["lr"] = lr
+        if self.capturing and self._graph is None and self._eager_steps == EAGER_STEPS:
+            self._capture()
+        if self._graph is not None:
+            self._graph.replay()
+        elif self.capturing:
+            self._eager_steps += 1
+            self._on_side_stream()
+        else:
+            self._body()
+        self.count += 1
+
+    def read(self) -> tuple[float, float]:
+        """The summed loss since the last :meth:`reset` and the last gradient norm; waits for the device."""
+        return float(self.loss_sum), float(self.grad_norm)
+
+    def reset(self) -> None:
+        """Begin a new sum of losses."""
+        self.loss_sum.zero_()
+        self.count = 0
+
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """AdamW's moments by name of the weight."""
+        state = self.bare_optimizer.state
+        return {
+            f"{key}/{name}": value
+            for name, weight in self.named
+            for key, value in state.get(weight, {}).items()
+        }
+
+    def load_optimizer_state(self, tensors: dict[str, Tensor]) -> None:
+        """Take AdamW's moments from :meth:`optimizer_state`."""
+        index = {
+            id(w): i for i, w in enumerate(w for g in self.bare_optimizer.param_groups for w in g["params"])
+        }
+        place = {name: index[id(weight)] for name, weight in self.named}
+        state: dict[int, dict[str, Tensor]] = {}
+        for path, value in tensors.items():
+            key, name = path.split("/", 1)
+            state.setdefault(place[name], {})[key] = value
+        groups = self.bare_optimizer.state_dict()["param_groups"]
+        self.bare_optimizer.load_state_dict({"state": state, "param_groups": groups})
+        for group in self.bare_optimizer.param_groups:  # load_state_dict copies a tensor learning rate
+            group["lr"] = self._lr
+
+    def _body(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        for part in range(self.accumulate):
+            order, context = self.source.batch(part)
+            with self.world.without_sync(self.objective, part < self.accumulate - 1):
+                loss = self.objective(order, context, self.masks) / self.accumulate
+                self.world.backward(loss, self.objective)
+            self.loss_sum += loss.detach()
+        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.weights, self.clip, norm)
+        self.grad_norm.copy_(norm)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
+
+    def _on_side_stream(self) -> None:
+        """Run eagerly on the stream of the capture, so that what the libraries keep per stream is there."""
+        assert self._stream is not None
+        main = torch.cuda.current_stream(self.world.device)
+        self._stream.wait_stream(main)
+        with torch.cuda.stream(self._stream):
+            self._body()
+        main.wait_stream(self._stream)
+
+    def _capture(self) -> None:
+        """Record the body as a graph. Recording runs nothing: the step itself is the first replay."""
+        self.optimizer.zero_grad(set_to_none=True)  # so that the gradients live in the graph's own memory
+        self.source.static = True
+        graph = torch.cuda.CUDAGraph()
+        for generator in self.generators:
+            graph.register_generator_state(generator)
+        try:
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                self._body()
+        except (RuntimeError, torch.AcceleratorError) as error:
+            if self._must_capture or isinstance(error, torch.OutOfMemoryError):
+                raise
+            warnings.warn(
+                f"the step runs eagerly because it cannot be captured: {error}", UserWarning, stacklevel=2
+            )
+            self.capturing = self.source.static = False
+            self.optimizer.zero_grad(set_to_none=True)
+        else:
+            self._graph = graph
+
+
+def make_optimizer(
+    weights: list[nn.Parameter],
+    lr: float | Tensor,
+    betas: tuple[float, float],
+    weight_decay: float,
+    capturable: bool,
+    device: torch.device,
+) -> torch.optim.AdamW:
+    """AdamW with decay on matrices only: not on biases, gains and single vectors."""
+    groups = [
+        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=lr,
+        betas=betas,
+        fused=device.type in ("cpu", "cuda") or None,
+        capturable=capturable,
+    )

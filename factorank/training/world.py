@@ -1,0 +1,138 @@
+"""The processes of a run: one, or several through Lightning Fabric (DDP, FSDP, torchrun, SLURM)."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from factorank.errors import TrainingError
+
+
+class World:
+    """One process on one device. Everything that several processes must agree on is asked here."""
+
+    rank = 0
+    size = 1
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def set_up(self, module: nn.Module, optimizer: Optimizer) -> tuple[Any, Any]:
+        """The module and optimizer to train with."""
+        return module, optimizer
+
+    def backward(self, loss: Tensor, module: Any) -> None:
+        """Compute gradients; they are averaged over the processes."""
+        loss.backward()
+
+    def without_sync(self, module: Any, enabled: bool) -> AbstractContextManager[Any]:
+        """Inside the block gradients stay local (all passes but the last of an accumulated step)."""
+        return contextlib.nullcontext()
+
+    def most(self, values: Sequence[float]) -> list[float]:
+        """The largest of each value over the processes."""
+        return list(values)
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """The sum of each value over the processes."""
+        return list(values)
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """The tensor of every process, by rank; they have one shape and dtype."""
+        return [tensor]
+
+
+class FabricWorld(World):
+    """Several processes: Fabric starts them, or joins those that a launcher has started."""
+
+    def __init__(self, device: torch.device, devices: int | None, num_nodes: int, strategy: Any) -> None:
+        fabric_class = _fabric_class()
+        if _launched():  # the launcher has fixed the numbers
+            local = int(os.environ.get("LOCAL_WORLD_SIZE", 0))
+            if local:
+                devices, num_nodes = local, int(os.environ["WORLD_SIZE"]) // local
+        try:
+            self.fabric = fabric_class(
+                accelerator=device.type, devices=devices or 1, num_nodes=num_nodes, strategy=strategy or "ddp"
+            )
+            self.fabric.launch()
+        except (ValueError, TypeError) as error:
+            raise TrainingError(f"Lightning Fabric refuses the devices or the strategy: {error}") from error
+        if not isinstance(getattr(self.fabric.strategy, "root_device", None), torch.device):
+            raise TrainingError(f"the strategy {strategy!r} has no device of its own for each process")
+        super().__init__(self.fabric.device)
+        self.rank, self.size = self.fabric.global_rank, self.fabric.world_size
+        if "ddp" not in type(self.fabric.strategy).__name__.lower() and self.size > 1:
+            raise TrainingError(
+                f"checkpoints hold whole weights on every process, as under DDP, not the shards of"
+                f" {type(self.fabric.strategy).__name__}; use strategy='ddp'"
+            )
+
+    def set_up(self, module: nn.Module, optimizer: Optimizer) -> tuple[Any, Any]:
+        return self.fabric.setup(module, optimizer)
+
+    def backward(self, loss: Tensor, module: Any) -> None:
+        self.fabric.backward(loss, model=module)
+
+    def without_sync(self, module: Any, enabled: bool) -> AbstractContextManager[Any]:
+        return self.fabric.no_backward_sync(module, enabled=enabled and self.size > 1)
+
+    def most(self, values: Sequence[float]) -> list[float]:
+        return self._reduced(values, "MAX")
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        return self._reduced(values, "SUM")
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        if self.size == 1:
+            return [tensor]
+        here = tensor.to(self.device)
+        gathered = [torch.empty_like(here) for _ in range(self.size)]
+        torch.distributed.all_gather(gathered, here)
+        return [one.to(tensor.device) for one in gathered]
+
+    def _reduced(self, values: Sequence[float], how: str) -> list[float]:
+        if self.size == 1:
+            return list(values)
+        reduced = torch.tensor(values, dtype=torch.float64, device=self.device)
+        torch.distributed.all_reduce(reduced, op=getattr(torch.distributed.ReduceOp, how))
+        return reduced.tolist()
+
+
+def world(device: torch.device, devices: int | None, num_nodes: int, strategy: Any) -> World:
+    """The world that the arguments and the environment ask for.
+
+    One device and no launcher is plain torch: Fabric is then not even imported.
+    """
+    if (devices or 1) == 1 and num_nodes == 1 and strategy is None and not _launched():
+        return World(device)
+    return FabricWorld(device, devices, num_nodes, strategy)
+
+
+def _launched() -> bool:
+    """Whether torchrun or SLURM has started several processes of which this is one."""
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1 and "RANK" in os.environ:
+        return True
+    slurm = int(os.environ.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in os.environ
+    return slurm and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
+
+
+def _fabric_class() -> Any:
+    try:
+        from lightning_fabric import Fabric
+    except ImportError:
+        try:
+            from lightning.fabric import Fabric
+        except ImportError as error:
+            raise TrainingError(
+                "several processes need lightning-fabric: pip install lightning-fabric"
+            ) from error
+    for name in ("lightning_fabric", "lightning.fabric"):  # their start-up notes; the library does not print
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return Fabric
