@@ -1,19 +1,125 @@
 """The autoregressive objective, and the law of an autoregressive model: one position after the other."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
+from factorank.errors import ModelError
+from factorank.models.choosers import Chooser
 from factorank.models.context import Known
+from factorank.models.given import Given, Step, evaluating
+from factorank.models.law import BEAM, PermutationLaw
 from factorank.models.model import PermutationModel
 
 
 def loss(model: PermutationModel, code: Tensor, present: Tensor | None, known: Known | None) -> Tensor:
     """The exact ``-log p`` of each code ``(*batch, n)``."""
-    chosen = log_probs(model, code, model.memory(known, present))
+    chosen = log_probs(model, code, model.network.memory(known, present))
     return -(chosen if present is None else torch.where(present, chosen, 0)).sum(-1)
 
 
 def log_probs(model: PermutationModel, code: Tensor, memory: Known | None) -> Tensor:
     """The log-probability of every value ``(*rows, n)`` of the codes, given those before it."""
-    logits = model.head(model.causal_hidden(code, memory))
+    logits = model.network.head(model.network.causal_hidden(code, memory))
     return logits.log_softmax(-1).gather(-1, code[..., None]).squeeze(-1)
+
+
+class AutoregressiveLaw(PermutationLaw):
+    """The law of an autoregressive model, one position at a time; see :class:`PermutationLaw`."""
+
+    unmask = "left-to-right"
+
+    def __init__(self, model: PermutationModel, given: Given, batch_shape: torch.Size) -> None:
+        super().__init__(model, given, batch_shape)
+        self.nfe = model.n
+
+    @torch.no_grad()
+    def beam(self, width: int = 8) -> tuple[Tensor, Tensor]:
+        """The likeliest orders that a beam of that width finds, best first, and their log-probabilities.
+
+        ``(*batch, found, n)`` and ``(*batch, found)``; ``found`` is the width unless there are fewer codes.
+        Where a row has fewer orders of non-zero probability, the rest have log-probability minus infinity.
+        """
+        if width < 1:
+            raise ModelError(f"a beam keeps at least 1 order, not {width}")
+        found = []
+        for rows, _ in self._chunks(1, at_once=width):
+            given = self.given.part(rows.start, rows.stop)
+            code, log_prob = self._beam(given, width)
+            found.append((self._decode(given, code), log_prob))
+        if not found:
+            raise ModelError("a law with an empty batch has no orders to search for")
+        shape = (*self.batch_shape, found[0][0].shape[0])
+        order = torch.cat([part for part, _ in found], 1).movedim(0, 1)
+        log_prob = torch.cat([part for _, part in found], 1).movedim(0, 1)
+        return order.reshape(*shape, self.n), log_prob.reshape(shape)
+
+    def _beam(self, given: Given, width: int) -> tuple[Tensor, Tensor]:
+        """Codes ``(found, rows, n)`` and log-probabilities ``(found, rows)``."""
+        model = self.model
+        with evaluating(model):
+            memory = model.network.memory(given.known, given.present)
+            cache, mask = model.network.begin(memory, torch.Size((1, given.rows)))
+            start = given.start(model)
+            row = torch.arange(given.rows, device=start.device)
+            score = torch.zeros((1, given.rows), device=start.device)
+            code = start.expand(1, *start.shape)
+            value = torch.full((1, given.rows), model.network.mask_value, device=start.device)
+            for position in range(model.n):
+                logits = model.network.step(value, position, memory, cache, mask)
+                given_here = start[:, position]
+                told = torch.where(
+                    torch.arange(model.n, device=start.device) == given_here[:, None], 0, -torch.inf
+                )
+                log_probs = torch.where(
+                    (given_here != model.network.mask_value)[:, None], told, logits.log_softmax(-1)
+                )
+                candidates = (score[..., None] + log_probs).movedim(1, 0).reshape(given.rows, -1)
+                score, best = candidates.topk(min(width, candidates.shape[-1]), -1)
+                score, best = score.T, best.T
+                parent, value = best // model.n, best % model.n
+                code = code.gather(0, parent[..., None].expand(-1, -1, model.n))
+                code = code.index_copy(-1, torch.tensor([position], device=code.device), value[..., None])
+                for layer in cache:
+                    layer.select((parent * given.rows + row).reshape(-1))
+                if mask is not None:
+                    mask = mask[(parent * given.rows + row).reshape(-1)]
+        return code, score
+
+    def _mode(self, given: Given) -> Tensor:
+        return self._beam(given, BEAM)[0][0]
+
+    def _score(self, given: Given, code: Tensor, generator: torch.Generator | None) -> Tensor:
+        chosen = log_probs(self.model, code, self.model.network.memory(given.known, given.present))
+        free = given.start(self.model) == self.model.network.mask_value
+        return torch.where(free, chosen, 0).sum(-1)
+
+    def _walk(
+        self,
+        given: Given,
+        samples: int,
+        chooser: Chooser,
+        generator: torch.Generator | None,
+        score: bool = False,
+    ) -> Iterator[Step]:
+        model = self.model
+        memory = model.network.memory(given.known, given.present)
+        lead = torch.Size((samples, given.rows))
+        cache, mask = model.network.begin(memory, lead)
+        start = given.start(model)
+        code, log_prob = start.repeat(samples, 1, 1), torch.zeros(lead, device=start.device)
+        yield Step(code.clone(), log_prob, 0)
+        value = torch.full(lead, model.network.mask_value, device=start.device)
+        for position in range(model.n):
+            logits = model.network.step(value, position, memory, cache, mask)
+            at = torch.full((*lead, 1), position, device=start.device)
+            value = chooser.values(logits[..., None, :], at).squeeze(-1)
+            told = start[:, position]
+            free = told == model.network.mask_value
+            value = torch.where(free, value, told)
+            if score:
+                chosen = logits.log_softmax(-1).gather(-1, value[..., None]).squeeze(-1)
+                log_prob = log_prob + torch.where(free, chosen, 0)
+            code[..., position] = value
+            yield Step(code if position == model.n - 1 else code.clone(), log_prob, position + 1)

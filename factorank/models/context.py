@@ -11,7 +11,7 @@ those and a bool ``(*batch, tokens)`` that is false at padding. Three attributes
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -107,10 +107,10 @@ def register_context(name: str, encoder: Callable[..., nn.Module]) -> None:
 
 
 def context_config(encoder: nn.Module) -> dict[str, Any]:
-    """What rebuilds an encoder: its registered name and arguments, or the name of its class if it has none."""
+    """What rebuilds an encoder: its registered name and arguments, or its class if it has none."""
     for name, registered in _contexts.items():
         if type(encoder) is registered and hasattr(encoder, "config"):
-            return {"name": name, "options": encoder.config()}
+            return {"name": name, "options": cast(Any, encoder).config()}
     return {"name": None, "class": f"{type(encoder).__module__}.{type(encoder).__qualname__}"}
 
 
@@ -119,8 +119,8 @@ def build_context(config: dict[str, Any]) -> nn.Module:
     name = config.get("name")
     if name is None:
         raise ModelError(
-            f"the model was saved with a context encoder of class {config.get('class')}, which is not registered;"
-            " pass one as context=, or call register_context before saving and loading"
+            f"the model was saved with a context encoder of class {config.get('class')}, which is not"
+            " registered; pass one as context=, or call register_context before saving and loading"
         )
     if name not in _contexts:
         raise ModelError(f"there is no context encoder {name!r}; there are {', '.join(_contexts)}")
@@ -129,7 +129,7 @@ def build_context(config: dict[str, Any]) -> nn.Module:
 
 @dataclasses.dataclass
 class Known:
-    """A context after its encoder: ``tokens (*batch, tokens, width)``, ``present (*batch, tokens)`` or None."""
+    """An encoded context: ``tokens (*batch, tokens, width)``, ``present (*batch, tokens)`` or None."""
 
     tokens: Tensor
     present: Tensor | None

@@ -10,10 +10,11 @@ from factorank.codes import Code
 from factorank.codes import code as find_code
 from factorank.errors import ModelError
 from factorank.models import orders
-from factorank.models.context import Known, context_config, encode_context
-from factorank.models.transformer import Head, LayerCache, Transformer
+from factorank.models.context import context_config, encode_context
+from factorank.models.network import Network
 
 if TYPE_CHECKING:
+    from factorank.distributions import RIM, Mallows
     from factorank.models.law import PermutationLaw
 
 Objective = Literal["masked", "autoregressive"]
@@ -36,8 +37,8 @@ class PermutationModel(nn.Module):
         context: a module that maps what is known to tokens; see :mod:`factorank.models.context`.
         reference: the order ``(n,)`` that the code is relative to; 0..n-1 unless given.
 
-    With a code whose domains do not depend on n (insertion, left-Lehmer) lists shorter than n may be mixed in,
-    padded with -1. ``model.padded = False`` promises that there are none and saves the attention mask.
+    With a code whose domains do not depend on n (insertion, left-Lehmer) lists shorter than n may be mixed
+    in, padded with -1. ``model.padded = False`` promises that there are none and saves the attention mask.
 
     >>> import factorank as fr
     >>> model = PermutationModel(4, "fisher-yates", width=16, depth=2, heads=2)
@@ -70,7 +71,8 @@ class PermutationModel(nn.Module):
             raise ModelError(f"the objective is 'masked' or 'autoregressive', not {objective!r}")
         if width % heads or depth < 1:
             raise ModelError(
-                f"the width must be a multiple of the heads and the depth 1 or more: {width=}, {heads=}, {depth=}"
+                f"the width must be a multiple of the heads and the depth 1 or more:"
+                f" {width=}, {heads=}, {depth=}"
             )
         if context is not None and getattr(context, "width", width) != width:
             raise ModelError(
@@ -80,18 +82,8 @@ class PermutationModel(nn.Module):
         self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
         self.context = context
 
-        self.values = nn.Embedding(n + 1, width)  # the last one is the mask, or the start of the sequence
-        self.places = nn.Parameter(torch.empty(n, width))
-        nn.init.normal_(self.values.weight, std=0.5)
-        nn.init.normal_(self.places, std=0.5)
-        encoder_depth = depth // 2 if self.causal and getattr(context, "aligned", False) else 0
-        if self.causal and getattr(context, "aligned", False):
-            encoder_depth = max(encoder_depth, 1)
-            self.item_encoder: Transformer | None = Transformer(width, encoder_depth, heads, dropout)
-        else:
-            self.item_encoder = None
-        self.transformer = Transformer(width, max(depth - encoder_depth, 1), heads, dropout)
-        self.head = Head(self.code.support_mask(n), width)
+        encode_items = self.causal and getattr(context, "aligned", False)
+        self.network = Network(self.code.support_mask(n), width, depth, heads, dropout, encode_items)
 
         self.padded = not self.code.domains_depend_on_n and reference is None
         identity = self.code.encode(torch.arange(n), check=False)
@@ -106,11 +98,6 @@ class PermutationModel(nn.Module):
     def causal(self) -> bool:
         """Whether positions are predicted from the earlier ones only."""
         return self.objective == "autoregressive"
-
-    @property
-    def mask_value(self) -> int:
-        """What stands for a masked position (or for the start of the sequence) in the network's input."""
-        return self.n
 
     def noise(
         self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
@@ -142,7 +129,8 @@ class PermutationModel(nn.Module):
         k uniform on 1..n and M a uniform set of k masked positions; k is stratified over the batch.
 
         Tensor operations only, no synchronisation: it can be compiled whole and captured in a CUDA graph.
-        Random numbers come from the generator, or are what :meth:`noise` gave. Orders are checked on the CPU when not compiled; elsewhere rows with items outside the range give NaN.
+        Random numbers come from the generator, or are what :meth:`noise` gave. Orders are
+        checked on the CPU when not compiled; elsewhere rows with items outside the range give NaN.
         """
         from factorank.models import autoregressive, masked
 
@@ -202,92 +190,6 @@ class PermutationModel(nn.Module):
             self, context, nfe=nfe, unmask=unmask, observed=observed, fixed=fixed, entropy_bound=entropy_bound
         )
 
-    # The network, as the two laws use it. Leading dimensions of codes and of what is known broadcast.
-
-    def hidden(self, code: Tensor, known: Known | None, present: Tensor | None) -> Tensor:
-        """Masked: codes ``(*rows, n)``, masked positions at ``mask_value``, to tokens ``(*rows, n, width)``.
-
-        ``present (*rows, n)`` is false at the padding of shorter lists.
-        """
-        x = self.values(code) + self.places
-        if known is not None and known.aligned:
-            x = x + known.tokens
-        lead, keys = x.shape[:-2], present
-        x = x.reshape(-1, self.n, self.width)
-        before = 0
-        if known is not None and not known.aligned:
-            before = known.tokens.shape[-2]
-            x = torch.cat([_as_rows(known.tokens, lead, 2), x], 1)
-            if keys is not None or known.present is not None:
-                parts = [_mask_or_true(known.present, lead, before, x), _mask_or_true(keys, lead, self.n, x)]
-                keys = torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], -1)
-        mask = None if keys is None else _as_rows(_never_empty(keys), lead, 1)[:, None, None, :]
-        return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
-
-    def memory(self, known: Known | None, present: Tensor | None) -> Known | None:
-        """Autoregressive: run the bidirectional encoder over an aligned context; others are kept as they are."""
-        if self.item_encoder is None or known is None:
-            return known
-        lead = known.tokens.shape[:-2]
-        x = (known.tokens + self.places).reshape(-1, self.n, self.width)
-        mask = None if present is None else _as_rows(_never_empty(present), lead, 1)[:, None, None, :]
-        return Known(self.item_encoder(x, mask).view(*lead, self.n, self.width), known.present, True)
-
-    def causal_hidden(self, code: Tensor, memory: Known | None) -> Tensor:
-        """Autoregressive: codes ``(*rows, n)`` to tokens ``(*rows, n, width)``; token i has seen codes 0..i-1."""
-        start = torch.full_like(code[..., :1], self.mask_value)
-        x = self.values(torch.cat([start, code[..., :-1]], -1)) + self.places
-        if memory is None or memory.aligned:
-            x = x if memory is None else x + memory.tokens
-            lead = x.shape[:-2]
-            return self.transformer(x.reshape(-1, self.n, self.width), causal=True).view(
-                *lead, self.n, self.width
-            )
-        lead, before = x.shape[:-2], memory.tokens.shape[-2]
-        x = torch.cat([_as_rows(memory.tokens, lead, 2), x.reshape(-1, self.n, self.width)], 1)
-        total = before + self.n
-        at = torch.arange(total, device=x.device)
-        mask = (at <= at[:, None]) | (at < before)
-        if memory.present is not None:
-            seen = _mask_or_true(memory.present, lead, before, x)
-            keys = torch.cat([seen, seen.new_ones((*seen.shape[:-1], self.n))], -1)
-            # A padding token looks at itself, so that no row of the attention is empty.
-            mask = mask & _as_rows(keys, lead, 1)[:, None, :] | torch.eye(
-                total, dtype=torch.bool, device=x.device
-            )
-            mask = mask[:, None]
-        return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
-
-    def begin(self, memory: Known | None, lead: torch.Size) -> tuple[list[LayerCache], Tensor | None]:
-        """Autoregressive: a cache that holds the context's tokens, and the mask over its keys if it needs one."""
-        if memory is None or memory.aligned:
-            return self.transformer.cache(self.n), None
-        before = memory.tokens.shape[-2]
-        cache, mask = self.transformer.cache(before + self.n), None
-        x = _as_rows(memory.tokens, lead, 2)
-        if memory.present is not None:
-            keys = _as_rows(memory.present, lead, 1)
-            mask = torch.cat([keys, keys.new_ones((keys.shape[0], self.n))], -1)[:, None, None, :]
-            here = mask[..., :before] | torch.eye(before, dtype=torch.bool, device=x.device)
-            self.transformer(x, here, cache=cache)
-        else:
-            self.transformer(x, cache=cache)
-        return cache, mask
-
-    def step(
-        self, value: Tensor, position: int, memory: Known | None, cache: list[LayerCache], mask: Tensor | None
-    ) -> Tensor:
-        """Autoregressive: logits ``(*rows, n)`` at a position, given the value ``(*rows,)`` before it."""
-        x = self.values(value) + self.places[position]
-        if memory is not None and memory.aligned:
-            x = x + memory.tokens[..., position, :]
-        lead = x.shape[:-1]
-        if mask is not None:
-            mask = mask[..., : cache[0].length + 1]
-        hidden = self.transformer(x.reshape(-1, 1, self.width), mask, cache=cache)
-        at = torch.full((hidden.shape[0], 1), position, device=hidden.device)
-        return self.head(hidden, at).view(*lead, self.n)
-
     # Saving.
 
     def config(self) -> dict[str, Any]:
@@ -322,21 +224,32 @@ class PermutationModel(nn.Module):
 
         return load(cls, folder, context)
 
+    @classmethod
+    def from_mallows(cls, law: "Mallows", **network: Any) -> "PermutationModel":
+        """A Lehmer model that equals a (weighted) Mallows law, at one NFE and at any other.
+
+        ``network`` takes the objective, width and so on of the constructor.
+
+        >>> import factorank as fr
+        >>> law = fr.Mallows(torch.tensor([2, 0, 1]), phi=0.5)
+        >>> model = PermutationModel.from_mallows(law, width=8, depth=1, heads=1)
+        >>> order = torch.tensor([0, 2, 1])
+        >>> bool(model.distribution(nfe=1).log_prob(order).isclose(law.log_prob(order)))
+        True
+        """
+        from factorank.models.constructors import from_mallows
+
+        return from_mallows(cls, law, **network)
+
+    @classmethod
+    def from_rim(cls, law: "RIM", **network: Any) -> "PermutationModel":
+        """An insertion model that equals a repeated insertion model, at one NFE and at any other.
+
+        ``network`` takes the objective, width and so on of the constructor.
+        """
+        from factorank.models.constructors import from_rim
+
+        return from_rim(cls, law, **network)
+
     def extra_repr(self) -> str:
-        return f"n={self.n}, code={self.code.name!r}, objective={self.objective!r}, width={self.width}, depth={self.depth}"
-
-
-def _as_rows(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
-    """Expand ``(*some, *own)`` to ``(*lead, *own)`` and flatten the leading dimensions."""
-    trailing = tensor.shape[tensor.ndim - own :]
-    return tensor.expand(*lead, *trailing).reshape(-1, *trailing)
-
-
-def _mask_or_true(mask: Tensor | None, lead: torch.Size, size: int, like: Tensor) -> Tensor:
-    return torch.ones((*lead, size), dtype=torch.bool, device=like.device) if mask is None else mask
-
-
-def _never_empty(present: Tensor) -> Tensor:
-    """A list without items looks at its first padding token: attention over nothing is not a number."""
-    first = torch.arange(present.shape[-1], device=present.device) == 0
-    return present | first
+        return f"n={self.n}, code={self.code.name!r}, objective={self.objective!r}"

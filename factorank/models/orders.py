@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
 
 
-def encoded(model: "PermutationModel", order: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Codes int64 ``(*batch, n)``, presence ``(*batch, n)`` or None, and whether rows are at fault ``(*batch,)``.
+def encoded(
+    model: "PermutationModel", order: Tensor, *, check_rows: bool = True
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Codes int64 ``(*batch, n)``, presence ``(*batch, n)`` or None, and which are at fault ``(*batch,)``.
 
     For the inside of a training step: nothing waits for the device. On the CPU, outside of compilation,
     faulty orders are refused at once.
     """
     check_length(order, model.n)
     padded = model.padded
-    if order.device.type == "cpu" and not torch.compiler.is_compiling():
+    if check_rows and order.device.type == "cpu" and not torch.compiler.is_compiling():
         padded = check(model, order)
     wide = order.to(torch.int64)
     present = None
@@ -32,7 +34,7 @@ def encoded(model: "PermutationModel", order: Tensor) -> tuple[Tensor, Tensor | 
     if model.place_of is not None:
         wide = model.place_of[wide]
     code = model.code.encode(wide, check=False)
-    return torch.minimum(code, model.head.allowed.sum(-1) - 1), present, fault
+    return torch.minimum(code, model.network.head.allowed.sum(-1) - 1), present, fault
 
 
 def decoded(model: "PermutationModel", code: Tensor, present: Tensor | None) -> Tensor:
@@ -46,7 +48,7 @@ def decoded(model: "PermutationModel", code: Tensor, present: Tensor | None) -> 
 
 
 def check(model: "PermutationModel", order: Tensor, *, sequences: bool = False) -> bool:
-    """Refuse what is not a batch of orders of n items, or of fewer, padded with -1, where the code allows that.
+    """Refuse what are not orders of n items, or of fewer, padded with -1, where the code allows that.
 
     Says whether there is padding. ``sequences`` takes any values in the range, as inline laws do.
     """
@@ -59,9 +61,9 @@ def check(model: "PermutationModel", order: Tensor, *, sequences: bool = False) 
         row = int(as_rows(negative).any(-1).int().argmax())
         if not model.padded:
             raise ModelError(
-                f"{row_name(order, row)} of the orders holds a negative number: lists shorter than n, padded with"
-                f" -1, need a code whose domains do not depend on n (insertion, left-lehmer) and no reference,"
-                f" not {model.code.name}"
+                f"{row_name(order, row)} of the orders holds a negative number: lists shorter than n, padded"
+                " with -1, need a code whose domains do not depend on n (insertion, left-lehmer) and no"
+                f" reference, not {model.code.name}"
             )
         ended = as_rows(negative)
         hole = (ended[:, :-1] & ~ended[:, 1:]).any(-1)

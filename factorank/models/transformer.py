@@ -8,7 +8,7 @@ from factorank.models.attention import attend
 
 
 class LayerCache:
-    """Keys and values of the tokens one block has seen: room for ``capacity`` tokens, filled from the front."""
+    """Keys and values of the tokens one block has seen: room for ``capacity``, filled from the front."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -61,7 +61,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A stack of blocks, ``(rows, tokens, width)`` to the same shape. The norm of its output is the head's."""
+    """A stack of blocks, ``(rows, tokens, width)`` to the same shape; the last norm is the head's."""
 
     def __init__(self, width: int, depth: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Head(nn.Module):
         self.register_buffer("allowed", support, persistent=False)
 
     def forward(self, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
-        """``(*rows, m, width)`` to ``(*rows, m, n)``; ``positions`` ``(*rows, m)`` says which, all n if None."""
+        """``(*rows, m, width)`` to ``(*rows, m, n)``; ``positions (*rows, m)`` says which, all if None."""
         with torch.autocast(hidden.device.type, enabled=False):
             norm = self.norm
             normed = F.layer_norm(

@@ -1,0 +1,342 @@
+"""What the laws of both objectives share: shapes, chunks, checks, and the way between orders and codes."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+from torch.types import _size
+
+from factorank.distributions.base import permutation
+from factorank.errors import ModelError
+from factorank.models import orders
+from factorank.models.choosers import Chooser, Draw
+from factorank.models.given import Given, Step, evaluating
+from factorank.models.model import PermutationModel
+from factorank.permutations import inverse, is_permutation, permutation_at
+
+LARGEST_ENUMERATED = 7
+"""The largest n for which a law lists all permutations by itself."""
+BEAM = 8
+"""How many orders the search for an autoregressive mode keeps."""
+CHUNK = {"cpu": 2**23, "cuda": 2**29}
+"""How many numbers the widest tensor of a network evaluation may hold, by device; it bounds the memory."""
+
+
+class PermutationLaw(Distribution):
+    """The law of the orders that a model has learnt, a :class:`torch.distributions.Distribution`.
+
+    Made by :meth:`PermutationModel.distribution`. ``batch_shape`` is that of the context; orders are int64
+    ``(*sample, *batch, n)``, best first. The NFE and the way of unmasking belong to the law, so that
+    ``sample`` and ``log_prob`` speak of the same one. Dropout is off. The context is
+    encoded when the law is made.
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    has_rsample = False
+    nfe: int | None
+    unmask: str
+
+    def __init__(self, model: PermutationModel, given: Given, batch_shape: torch.Size) -> None:
+        super().__init__(batch_shape, torch.Size((model.n,)), validate_args=False)
+        self.model, self.given = model, given
+
+    # What the law of an objective gives.
+
+    def _walk(
+        self,
+        given: Given,
+        samples: int,
+        chooser: Chooser,
+        generator: torch.Generator | None,
+        score: bool = False,
+    ) -> Iterator[Step]:
+        """Reveal the codes of ``samples`` orders for each row, beginning with nothing revealed."""
+        raise NotImplementedError
+
+    def _score(self, given: Given, code: Tensor, generator: torch.Generator | None) -> Tensor:
+        """The log-probability of codes ``(samples, rows, n)`` that agree with what is given."""
+        raise NotImplementedError
+
+    def _mode(self, given: Given) -> Tensor:
+        """Likely codes ``(rows, n)``."""
+        raise NotImplementedError
+
+    @property
+    def exact(self) -> bool:
+        """Whether ``log_prob`` is offered: the partition does not depend on chance."""
+        return True
+
+    # What every law has.
+
+    @property
+    def n(self) -> int:
+        return self.model.n
+
+    @property
+    def support(self) -> constraints.Constraint:
+        """Permutations; for inline, which can leave them, all sequences of 0..n-1."""
+        if self.model.code.factorized and self.given.present is None:
+            return permutation
+        least = 0 if self.given.present is None else -1
+        return constraints.independent(constraints.integer_interval(least, self.n - 1), 1)
+
+    @torch.no_grad()
+    def sample(self, sample_shape: _size = (), *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw orders ``(*sample_shape, *batch, n)``, int64, from torch's generator or the one given.
+
+        Drawn in chunks: beyond the result the memory does not grow with the number of samples.
+        """
+        return self.sample_with_nfe(sample_shape, generator=generator)[0]
+
+    @torch.no_grad()
+    def sample_with_nfe(
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """:meth:`sample`, and how many network evaluations each took: ``(*sample_shape, *batch)``."""
+        shape = torch.Size(sample_shape)
+        result = torch.empty((shape.numel(), self.given.rows, self.n), dtype=torch.int64, device=self._device)
+        nfe = torch.zeros(result.shape[:2], dtype=torch.int64, device=self._device)
+        with evaluating(self.model):
+            for rows, draws in self._chunks(shape.numel()):
+                given = self.given.part(rows.start, rows.stop)
+                step = _last(self._walk(given, draws.stop - draws.start, Draw(generator), generator))
+                result[draws, rows] = self._decode(given, step.code)
+                nfe[draws, rows] = step.nfe
+        return result.view(*shape, *self.batch_shape, self.n), nfe.view(*shape, *self.batch_shape)
+
+    def log_prob(self, order: Tensor) -> Tensor:
+        """The log-probability, in nats, of each order ``(*sample, *batch, n)``; shapes broadcast.
+
+        Exact, and offered where the partition is fixed by the law: left-to-right, confident, one block, or
+        autoregressive. Inline laws also take sequences that are no permutations.
+        """
+        if not self.exact:
+            raise ModelError(
+                f"unmask='random' at nfe={self.nfe} is a mixture over all partitions, whose log_prob has no"
+                " feasible exact value; use log_prob_bound or log_prob_estimate, or another way of unmasking"
+            )
+        return self._log_prob(order, None)
+
+    def log_prob_bound(
+        self, order: Tensor, *, samples: int = 16, generator: torch.Generator | None = None
+    ) -> Tensor:
+        r"""An unbiased estimate of :math:`\mathbb{E}_S \log p_S(x) \le \log p(x)`, over random partitions S.
+
+        Where ``log_prob`` is offered this is ``log_prob``.
+        """
+        if self.exact:
+            return self._log_prob(order, None)
+        return self._over_partitions(order, samples, generator).mean(0)
+
+    def log_prob_estimate(
+        self, order: Tensor, *, samples: int = 16, generator: torch.Generator | None = None
+    ) -> Tensor:
+        r"""The logarithm of a Monte-Carlo mean of :math:`p_S(x)` over random partitions S.
+
+        Too low on average, by less and less as ``samples`` grows. Where ``log_prob`` is offered this is
+        ``log_prob``.
+        """
+        if self.exact:
+            return self._log_prob(order, None)
+        return self._over_partitions(order, samples, generator).logsumexp(0) - math.log(samples)
+
+    def nfe_of(self, order: Tensor) -> Tensor:
+        """How many network evaluations it takes to draw each order: ``(*sample, *batch)``, int64."""
+        if self.nfe is None:
+            raise NotImplementedError
+        return torch.full(order.shape[:-1], self.nfe, device=order.device)
+
+    def entropy(
+        self, *, samples: int | None = None, partitions: int = 16, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """The entropy in nats, ``(*batch,)``.
+
+        Exact at one NFE, and by enumeration up to n = 7 where ``log_prob`` is exact; refused elsewhere. With
+        ``samples`` it is an estimate: the mean of ``-log_prob`` over that many draws, unbiased; under random
+        partitions of ``-log_prob_estimate``, which is too high on average.
+        """
+        if samples is not None:
+            drawn = self.sample((samples,), generator=generator)
+            return -self.log_prob_estimate(drawn, samples=partitions, generator=generator).mean(0)
+        if not self.model.code.factorized:
+            raise ModelError(
+                "the exact entropy of an inline law is offered at nfe=1; samples= gives an estimate"
+            )
+        log_probs = self._enumerated("entropy", "; samples= gives an estimate")
+        return -(log_probs.exp() * log_probs.clamp(min=torch.finfo(log_probs.dtype).min)).sum(0)
+
+    def leak(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """The probability that an order is not a permutation, ``(*batch,)``: zero unless the code is inline.
+
+        Exact by enumeration up to n = 7 where ``log_prob`` is exact; with ``samples`` the share of
+        that many draws.
+        """
+        if self.model.code.factorized:
+            return torch.zeros(self.batch_shape, device=self._device)
+        if samples is not None:
+            drawn = self.sample((samples,), generator=generator)
+            return 1 - is_permutation(drawn).to(torch.get_default_dtype()).mean(0)
+        return (1 - self._enumerated("leak", "; samples= gives an estimate").exp().sum(0)).clamp(min=0)
+
+    def mean_ranks(self, *, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """The mean place of each item over that many draws: ``(*batch, n)``; NaN after a list's end.
+
+        Items sorted by it are a better guess at the order than one sample.
+        """
+        if not self.model.code.factorized:
+            raise ModelError("mean_ranks needs permutations, which inline laws do not always give")
+        drawn = self.sample((samples,), generator=generator)
+        places = torch.arange(self.n, device=drawn.device)
+        ranks = (
+            inverse(torch.where(drawn < 0, places, drawn), check=False).to(torch.get_default_dtype()).mean(0)
+        )
+        if self.given.present is None:
+            return ranks
+        return torch.where(self.given.present.view(*self.batch_shape, self.n), ranks, torch.nan)
+
+    @property
+    @torch.no_grad()
+    def mode(self) -> Tensor:
+        """A likely order ``(*batch, n)``: the most likely value of each position as it is revealed.
+
+        The most likely order at one NFE, in general a good guess. Under random partitions positions are
+        revealed in the confident order; autoregressive laws search with a beam.
+        """
+        result = torch.empty((self.given.rows, self.n), dtype=torch.int64, device=self._device)
+        with evaluating(self.model):
+            for rows, _ in self._chunks(1, at_once=BEAM):
+                given = self.given.part(rows.start, rows.stop)
+                result[rows] = self._decode(given, self._mode(given)[None])[0]
+        return result.view(*self.batch_shape, self.n)
+
+    def path(
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Watch samples being drawn: after each step the codes, -1 where hidden, and orders they stand for.
+
+        A partly revealed code of a factorized kind always stands for a permutation: hidden positions are read
+        as those of the reference order. Both are ``(*sample_shape, *batch, n)``; the first pair is the start.
+
+        >>> import factorank as fr
+        >>> model = fr.PermutationModel(3, "lehmer", width=8, depth=1, heads=2)
+        >>> [order.tolist() for code, order in model.distribution(nfe=3).path()][0]
+        [0, 1, 2]
+        """
+        shape = torch.Size(sample_shape)
+        whole = torch.Size((*shape, *self.batch_shape, self.n))
+        steps = self._walk(self.given, shape.numel(), Draw(generator), generator)
+        while True:
+            with torch.no_grad(), evaluating(self.model):
+                step = next(steps, None)
+                if step is None:
+                    return
+                hidden = step.code == self.model.network.mask_value
+                order = self._decode(self.given, torch.where(hidden, self.model.first_values, step.code))
+            yield step.code.masked_fill(hidden, -1).view(whole), order.view(whole)
+
+    def expand(self, batch_shape: _size, _instance: Any = None) -> Self:
+        """The same law with its batch dimensions expanded to ``batch_shape``."""
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new._batch_shape = torch.Size(batch_shape)
+        new.given = self.given.expand(self.batch_shape, new._batch_shape)
+        return new
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(n={self.n}, code={self.model.code.name!r}, nfe={self.nfe},"
+            f" unmask={self.unmask!r}, batch_shape={tuple(self.batch_shape)})"
+        )
+
+    # Between orders and codes, in chunks.
+
+    @property
+    def _device(self) -> torch.device:
+        return self.model.network.places.device
+
+    def _chunks(self, samples: int, at_once: int = 1) -> Iterator[tuple[slice, slice]]:
+        """Rectangles (rows of the batch, samples of each) that fit the memory."""
+        widest = self.n * max(4 * self.model.width, 2 * self.n)
+        most = max(1, CHUNK.get(self._device.type, CHUNK["cpu"]) // widest // at_once)
+        rows = min(self.given.rows, most)
+        draws = max(1, most // max(rows, 1))
+        for row in range(0, self.given.rows, max(rows, 1)):
+            for draw in range(0, samples, draws):
+                yield slice(row, min(row + rows, self.given.rows)), slice(draw, min(draw + draws, samples))
+
+    def _decode(self, given: Given, code: Tensor) -> Tensor:
+        order = orders.decoded(self.model, code, given.present)
+        if given.reference is None:
+            return order
+        named = given.reference.expand_as(order).gather(-1, order.clamp(min=0))
+        return torch.where(order < 0, -1, named)
+
+    def _encode(self, given: Given, order: Tensor) -> Tensor:
+        if given.reference is not None:
+            place_of = inverse(given.reference, check=False)
+            order = torch.where(order < 0, -1, place_of.expand_as(order).gather(-1, order.clamp(min=0)))
+        return orders.encoded(self.model, order, check_rows=False)[0]
+
+    def _aligned(self, order: Tensor) -> tuple["PermutationLaw", Tensor, torch.Size]:
+        """A law and orders ``(samples, rows, n)`` that fit it, from orders that broadcast with the batch."""
+        padded = orders.check(self.model, order, sequences=not self.model.code.factorized)
+        try:
+            shape = torch.broadcast_shapes(order.shape[:-1], self.batch_shape)
+        except RuntimeError:
+            raise ModelError(
+                f"a law of batch shape {tuple(self.batch_shape)} takes orders (*sample, *batch, n) that"
+                f" broadcast with it, not {tuple(order.shape)}"
+            ) from None
+        own = len(self.batch_shape)
+        batch = shape[len(shape) - own :]
+        law = self if batch == self.batch_shape else self.expand(batch)
+        full = order.to(torch.int64).expand(*shape, self.n)
+        if padded and law.given.present is None:  # nothing but the orders tells the lengths of the lists
+            law = law.expand(shape)
+            law.given = dataclasses.replace(law.given, present=full.reshape(-1, self.n) >= 0)
+            batch = shape
+        rows = full.reshape(-1, batch.numel(), self.n) if batch.numel() else full.reshape(0, 0, self.n)
+        if law.given.present is not None and not bool(((rows >= 0) == law.given.present).all()):
+            raise ModelError("an order has as many items as the list in its context, but some here have not")
+        return law, rows, shape
+
+    def _log_prob(self, order: Tensor, generator: torch.Generator | None) -> Tensor:
+        law, rows, shape = self._aligned(order)
+        parts: dict[int, list[Tensor]] = {}
+        with evaluating(self.model):
+            for where, draws in law._chunks(rows.shape[0]):
+                given = law.given.part(where.start, where.stop)
+                code = law._encode(given, rows[draws, where])
+                score = law._score(given, code, generator)
+                if given.fixed is not None:
+                    agrees = ((given.fixed < 0) | (given.fixed == code)).all(-1)
+                    score = torch.where(agrees, score, -torch.inf)
+                parts.setdefault(where.start, []).append(score)
+        if not parts:
+            return torch.zeros(shape, device=self._device)
+        return torch.cat([torch.cat(part, 0) for part in parts.values()], 1).view(shape)
+
+    def _over_partitions(self, order: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
+        if samples < 1:
+            raise ModelError(f"an estimate takes at least 1 sample, not {samples}")
+        return torch.stack([self._log_prob(order, generator) for _ in range(samples)])
+
+    def _enumerated(self, what: str, hint: str) -> Tensor:
+        """The log-probabilities ``(n!, *batch)`` of all permutations."""
+        if self.n > LARGEST_ENUMERATED or not self.exact or self.given.present is not None:
+            raise ModelError(
+                f"{what} lists all permutations, which is offered where log_prob is exact, for n up to"
+                f" {LARGEST_ENUMERATED} and lists of full length{hint}"
+            )
+        listed = permutation_at(torch.arange(math.factorial(self.n), device=self._device), self.n)
+        return self.log_prob(listed.view(-1, *(1 for _ in self.batch_shape), self.n))
+
+
+def _last(steps: Iterator[Step]) -> Step:
+    for step in steps:  # noqa: B007
+        pass
+    return step

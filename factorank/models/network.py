@@ -1,0 +1,139 @@
+"""The network of a model: from codes and what is known to logits, for both objectives.
+
+Leading dimensions of codes ``(*rows, n)`` and of what is known broadcast, so that the samples of one context
+share its tokens.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from factorank.models.context import Known
+from factorank.models.transformer import Head, LayerCache, Transformer
+
+
+class Network(nn.Module):
+    """Embeddings of values and places, a transformer, and a head.
+
+    ``hidden`` is the masked network; ``causal_hidden``, and ``begin`` with ``step``, the autoregressive one,
+    for which ``encode_items`` adds a bidirectional encoder with half of the blocks over an aligned context.
+    """
+
+    def __init__(
+        self, support: Tensor, width: int, depth: int, heads: int, dropout: float, encode_items: bool
+    ) -> None:
+        super().__init__()
+        n = support.shape[0]
+        self.n, self.width = n, width
+        self.values = nn.Embedding(n + 1, width)  # the last one is the mask, or the start of the sequence
+        self.places = nn.Parameter(torch.empty(n, width))
+        nn.init.normal_(self.values.weight, std=0.5)
+        nn.init.normal_(self.places, std=0.5)
+        encoder_depth = max(depth // 2, 1) if encode_items else 0
+        self.item_encoder = Transformer(width, encoder_depth, heads, dropout) if encode_items else None
+        self.transformer = Transformer(width, max(depth - encoder_depth, 1), heads, dropout)
+        self.head = Head(support, width)
+
+    @property
+    def mask_value(self) -> int:
+        """What stands for a masked position, or for the start of the sequence, among the values."""
+        return self.n
+
+    def hidden(self, code: Tensor, known: Known | None, present: Tensor | None) -> Tensor:
+        """Masked: codes ``(*rows, n)``, masked positions at ``mask_value``, to tokens ``(*rows, n, width)``.
+
+        ``present (*rows, n)`` is false at the padding of shorter lists.
+        """
+        x = self.values(code) + self.places
+        if known is not None and known.aligned:
+            x = x + known.tokens
+        lead, keys = x.shape[:-2], present
+        x = x.reshape(-1, self.n, self.width)
+        before = 0
+        if known is not None and not known.aligned:
+            before = known.tokens.shape[-2]
+            x = torch.cat([_as_rows(known.tokens, lead, 2), x], 1)
+            if keys is not None or known.present is not None:
+                parts = [_mask_or_true(known.present, lead, before, x), _mask_or_true(keys, lead, self.n, x)]
+                keys = torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], -1)
+        mask = None if keys is None else _as_rows(_never_empty(keys), lead, 1)[:, None, None, :]
+        return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
+
+    def memory(self, known: Known | None, present: Tensor | None) -> Known | None:
+        """Autoregressive: run the bidirectional encoder over an aligned context; others are kept."""
+        if self.item_encoder is None or known is None:
+            return known
+        lead = known.tokens.shape[:-2]
+        x = (known.tokens + self.places).reshape(-1, self.n, self.width)
+        mask = None if present is None else _as_rows(_never_empty(present), lead, 1)[:, None, None, :]
+        return Known(self.item_encoder(x, mask).view(*lead, self.n, self.width), known.present, True)
+
+    def causal_hidden(self, code: Tensor, memory: Known | None) -> Tensor:
+        """Autoregressive: codes ``(*rows, n)`` to tokens ``(*rows, n, width)``; i has seen codes 0..i-1."""
+        start = torch.full_like(code[..., :1], self.mask_value)
+        x = self.values(torch.cat([start, code[..., :-1]], -1)) + self.places
+        if memory is None or memory.aligned:
+            x = x if memory is None else x + memory.tokens
+            lead = x.shape[:-2]
+            return self.transformer(x.reshape(-1, self.n, self.width), causal=True).view(
+                *lead, self.n, self.width
+            )
+        lead, before = x.shape[:-2], memory.tokens.shape[-2]
+        x = torch.cat([_as_rows(memory.tokens, lead, 2), x.reshape(-1, self.n, self.width)], 1)
+        total = before + self.n
+        at = torch.arange(total, device=x.device)
+        mask = (at <= at[:, None]) | (at < before)
+        if memory.present is not None:
+            seen = _mask_or_true(memory.present, lead, before, x)
+            keys = torch.cat([seen, seen.new_ones((*seen.shape[:-1], self.n))], -1)
+            # A padding token looks at itself, so that no row of the attention is empty.
+            mask = mask & _as_rows(keys, lead, 1)[:, None, :] | torch.eye(
+                total, dtype=torch.bool, device=x.device
+            )
+            mask = mask[:, None]
+        return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
+
+    def begin(self, memory: Known | None, lead: torch.Size) -> tuple[list[LayerCache], Tensor | None]:
+        """Autoregressive: a cache that holds the context's tokens, and a mask over its keys if needed."""
+        if memory is None or memory.aligned:
+            return self.transformer.cache(self.n), None
+        before = memory.tokens.shape[-2]
+        cache, mask = self.transformer.cache(before + self.n), None
+        x = _as_rows(memory.tokens, lead, 2)
+        if memory.present is not None:
+            keys = _as_rows(memory.present, lead, 1)
+            mask = torch.cat([keys, keys.new_ones((keys.shape[0], self.n))], -1)[:, None, None, :]
+            here = mask[..., :before] | torch.eye(before, dtype=torch.bool, device=x.device)
+            self.transformer(x, here, cache=cache)
+        else:
+            self.transformer(x, cache=cache)
+        return cache, mask
+
+    def step(
+        self, value: Tensor, position: int, memory: Known | None, cache: list[LayerCache], mask: Tensor | None
+    ) -> Tensor:
+        """Autoregressive: logits ``(*rows, n)`` at a position, given the value ``(*rows,)`` before it."""
+        x = self.values(value) + self.places[position]
+        if memory is not None and memory.aligned:
+            x = x + memory.tokens[..., position, :]
+        lead = x.shape[:-1]
+        if mask is not None:
+            mask = mask[..., : cache[0].length + 1]
+        hidden = self.transformer(x.reshape(-1, 1, self.width), mask, cache=cache)
+        at = torch.full((hidden.shape[0], 1), position, device=hidden.device)
+        return self.head(hidden, at).view(*lead, self.n)
+
+
+def _as_rows(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
+    """Expand ``(*some, *own)`` to ``(*lead, *own)`` and flatten the leading dimensions."""
+    trailing = tensor.shape[tensor.ndim - own :]
+    return tensor.expand(*lead, *trailing).reshape(-1, *trailing)
+
+
+def _mask_or_true(mask: Tensor | None, lead: torch.Size, size: int, like: Tensor) -> Tensor:
+    return torch.ones((*lead, size), dtype=torch.bool, device=like.device) if mask is None else mask
+
+
+def _never_empty(present: Tensor) -> Tensor:
+    """A list without items looks at its first padding token: attention over nothing is not a number."""
+    first = torch.arange(present.shape[-1], device=present.device) == 0
+    return present | first
