@@ -179,8 +179,8 @@ class PermutationDistribution(Distribution):
 
         >>> import factorank as fr
         >>> law = fr.PlackettLuce(torch.tensor([2.0, 1.0, 0.0])).condition([2, 0])
-        >>> law.enumerate_support().tolist(), law.log_prob(law.enumerate_support()).exp().sum()
-        ([[1, 2, 0], [2, 0, 1], [2, 1, 0]], tensor(1.))
+        >>> law.enumerate_support().tolist(), law.log_prob(law.mode).exp()
+        ([[1, 2, 0], [2, 0, 1], [2, 1, 0]], tensor(0.5521))
         """
         from factorank.distributions.conditioning import condition
 

@@ -19,21 +19,28 @@ class FactorizedDistribution(PermutationDistribution):
     """
 
     code_name: str
-    """The code whose positions are independent."""
+    """The code whose positions are independent, and that the law computes with."""
+
+    @property
+    def code_names(self) -> tuple[str, ...]:
+        """All codes whose positions are independent."""
+        return (self.code_name,)
 
     @property
     def _reference(self) -> Tensor:
         raise NotImplementedError
 
-    def _log_table(self, code_name: str) -> Tensor | None:
-        """Log-probabilities ``(*batch or ones, n, n)`` of v at position i; None if that code is dependent."""
+    def _digits(self, code_name: str) -> Tensor:
+        """Log-probabilities ``(*batch or ones, n, n)`` of v at position i of one of ``code_names``."""
         raise NotImplementedError
+
+    def _log_table(self, code_name: str) -> Tensor | None:
+        """The same for any code, None where the positions are dependent."""
+        return self._digits(code_name) if code_name in self.code_names else None
 
     @property
     def _table(self) -> Tensor:
-        table = self._log_table(self.code_name)
-        assert table is not None
-        return table
+        return self._digits(self.code_name)
 
     # From orders to codes and back.
 

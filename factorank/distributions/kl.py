@@ -38,11 +38,10 @@ def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
             return _from_tables(_uniform_table(q), q._table).expand(shape)
         if isinstance(p, FactorizedDistribution):
             if _same_reference(p, q):
-                for code_name in ("lehmer", "insertion"):
-                    one, other = p._log_table(code_name), q._log_table(code_name)
-                    if one is not None and other is not None:
-                        return _from_tables(one, other).expand(shape)
-            elif isinstance(q, Mallows) and q.weights is None and p._log_table("insertion") is not None:
+                for name in p.code_names:
+                    if name in q.code_names:
+                        return _from_tables(p._digits(name), q._digits(name)).expand(shape)
+            elif isinstance(q, Mallows) and q.weights is None and "insertion" in p.code_names:
                 log_z = geometric_sums(q._ratio, q._sizes)[0].log().sum(-1)
                 return log_z - p.entropy() - times_log(expected_kendall(p, q.central), q.phi)
     raise NotImplementedError(
@@ -60,10 +59,9 @@ def expected_kendall(law: FactorizedDistribution, order: Tensor) -> Tensor:
     >>> expected_kendall(fr.Mallows(torch.arange(3), phi=1.0), torch.arange(3))
     tensor(1.5000)
     """
-    table = law._log_table("insertion")
-    if table is None:
+    if "insertion" not in law.code_names:
         raise DistributionError(f"{law!r} is no repeated insertion model: the distance has no closed form")
-    before = insertion_places(table.exp())[1]
+    before = insertion_places(law._digits("insertion").exp())[1]
     places = relative_to(
         order, law._reference
     )  # where the law's items, in its reference's order, stand in `order`

@@ -126,13 +126,15 @@ class Mallows(FactorizedDistribution):
             phi.expand(*phi.shape[:-1], self.n) if self.weights is None else phi ** compact(self.weights, 1)
         )
 
-    def _log_table(self, code_name: str) -> Tensor | None:
+    @property
+    def code_names(self) -> tuple[str, ...]:
+        return ("lehmer",) if self.weights is not None else ("lehmer", "insertion")
+
+    def _digits(self, code_name: str) -> Tensor:
         ratio = self._ratio
-        if code_name == "lehmer":
-            return factorized.geometric_log_table(ratio, self._sizes, geometric_sums(ratio, self._sizes)[0])
-        if code_name == "insertion" and self.weights is None:
+        if code_name == "insertion":
             return factorized.insertion_log_table(ratio)
-        return None
+        return factorized.geometric_log_table(ratio, self._sizes, geometric_sums(ratio, self._sizes)[0])
 
     def _log_prob(self, order: Tensor) -> Tensor:
         phi = self.phi

@@ -113,8 +113,8 @@ class RIM(FactorizedDistribution):
     def _parameters(self) -> dict[str, Any]:
         return {self._given: getattr(self, self._given), "reference": self.reference}
 
-    def _log_table(self, code_name: str) -> Tensor | None:
-        return self._logits if code_name == "insertion" else None
+    def _digits(self, code_name: str) -> Tensor:
+        return self._logits
 
 
 def _check_table(table: Tensor, name: str) -> None:
