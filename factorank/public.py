@@ -13,7 +13,19 @@ from factorank.codes import (
 )
 from factorank.data import Rankings, read_rankings, write_rankings
 from factorank.distances import cayley, footrule, hamming, kendall, rho, ulam
-from factorank.distributions import GRIM, RIM, GeneralizedMallows, Mallows, PlackettLuce, Uniform
+from factorank.distributions import (
+    GRIM,
+    RIM,
+    FitReport,
+    FitWarning,
+    GeneralizedMallows,
+    Mallows,
+    Mixture,
+    PartialOrders,
+    PlackettLuce,
+    Uniform,
+    consensus,
+)
 from factorank.errors import (
     CodeError,
     DistributionError,
@@ -46,13 +58,17 @@ __all__ = [
     "DistributionError",
     "FactorankError",
     "FisherYates",
+    "FitReport",
+    "FitWarning",
     "GeneralizedMallows",
     "Inline",
     "Insertion",
     "ItemContext",
     "Lehmer",
     "Mallows",
+    "Mixture",
     "ModelError",
+    "PartialOrders",
     "PermutationError",
     "PermutationModel",
     "PlackettLuce",
@@ -66,6 +82,7 @@ __all__ = [
     "code",
     "code_names",
     "compose",
+    "consensus",
     "cycle_count",
     "cycles",
     "footrule",

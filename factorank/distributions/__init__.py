@@ -1,22 +1,33 @@
 """Classical laws over permutations, as torch distributions."""
 
+from factorank.distributions.amp import AMP
 from factorank.distributions.base import PermutationDistribution, permutation
+from factorank.distributions.fitting import FitError, FitReport, FitWarning, consensus
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.grim import GRIM
 from factorank.distributions.kl import expected_kendall
 from factorank.distributions.mallows import Mallows
+from factorank.distributions.mixture import Mixture
+from factorank.distributions.partial import PartialOrders
 from factorank.distributions.plackett_luce import PlackettLuce
 from factorank.distributions.rim import RIM
 from factorank.distributions.uniform import Uniform
 
 __all__ = [
+    "AMP",
     "GRIM",
     "RIM",
+    "FitError",
+    "FitReport",
+    "FitWarning",
     "GeneralizedMallows",
     "Mallows",
+    "Mixture",
+    "PartialOrders",
     "PermutationDistribution",
     "PlackettLuce",
     "Uniform",
+    "consensus",
     "expected_kendall",
     "permutation",
 ]

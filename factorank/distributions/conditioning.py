@@ -84,6 +84,10 @@ def check_observed(observed: Sequence[int] | Tensor, n: int) -> Tensor:
     return items.to(torch.int64)
 
 
+class ImpossibleObservation(DistributionError):
+    """The law gives the observed order probability zero."""
+
+
 class Conditioned(PermutationDistribution):
     r"""A law given the relative order of some items.
 
@@ -105,7 +109,7 @@ class Conditioned(PermutationDistribution):
         if (impossible := ~(self.log_evidence > -math.inf)).any():
             row = [int(i) for i in impossible.nonzero()[0]]
             where = f" in row {row}" if row else ""
-            raise DistributionError(
+            raise ImpossibleObservation(
                 f"the observed order {observed.tolist()} has probability zero under {law!r}{where}"
             )
 

@@ -1,0 +1,162 @@
+"""Compiled loops of AMP, on numpy arrays; imported only when it runs, since numba loads slowly."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def uniform(seed, draw, voter, step):  # type: ignore[no-untyped-def]
+    """A number in (0, 1), a hash of the arguments (splitmix64): nothing is stored, everything repeats."""
+    state = np.uint64(seed)
+    for word in (np.uint64(draw), np.uint64(voter), np.uint64(step)):
+        state = (state ^ word) + np.uint64(0x9E3779B97F4A7C15)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state = state ^ (state >> np.uint64(31))
+    return (np.float64(state >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+@njit(cache=True)
+def insert_all(above, reference, probs, logs, order, rank, seed, draw, voter):  # type: ignore[no-untyped-def]
+    """One completion of one partial order: fills ``order``, returns (log-proposal, log-probability).
+
+    With ``rank`` (of length n) the completion with these ranks is retraced instead of drawn; the log-proposal
+    is then minus infinity where the partial order forbids it.
+    """
+    n = len(reference)
+    log_proposal, log_prob = 0.0, 0.0
+    for i in range(n):
+        item = reference[i]
+        low, high = 0, i
+        for place in range(i):
+            other = order[place]
+            if above[other, item]:
+                low = place + 1
+            elif above[item, other]:
+                high = place
+                break  # nothing above the item can follow something below it
+        mass = 0.0
+        for slot in range(low, high + 1):
+            mass += probs[i, slot]
+        largest = 0.0
+        if mass < 1e-280:  # too small for plain numbers, or impossible
+            largest = logs[i, low]
+            for slot in range(low, high + 1):
+                largest = max(largest, logs[i, slot])
+            mass = 0.0
+            if largest > -np.inf:
+                for slot in range(low, high + 1):
+                    mass += np.exp(logs[i, slot] - largest)
+        if len(rank):
+            chosen = 0
+            while chosen < i and rank[order[chosen]] < rank[item]:
+                chosen += 1
+            if chosen < low or chosen > high:
+                return -np.inf, 0.0
+        else:
+            target = uniform(seed, draw, voter, i)
+            chosen = low
+            if mass == 0.0:
+                chosen = low + int(target * (high + 1 - low))
+            else:
+                target *= mass
+                while chosen < high:
+                    target -= probs[i, chosen] if largest == 0.0 else np.exp(logs[i, chosen] - largest)
+                    if target < 0.0:
+                        break
+                    chosen += 1
+        if mass == 0.0:  # the law excludes all that the voter allows: any slot, of weight zero
+            log_proposal -= np.log(high + 1 - low)
+        else:
+            log_proposal += logs[i, chosen] - largest - np.log(mass)
+        log_prob += logs[i, chosen]
+        for place in range(i, chosen, -1):
+            order[place] = order[place - 1]
+        order[chosen] = item
+    return log_proposal, log_prob
+
+
+@njit(cache=True)
+def draw_completions(above, reference, probs, logs, seed, orders, log_proposal):  # type: ignore[no-untyped-def]
+    samples, voters, _ = orders.shape
+    nothing = np.empty(0, dtype=np.int64)
+    for voter in range(voters):
+        for draw in range(samples):
+            found, _ = insert_all(
+                above[voter], reference, probs, logs, orders[draw, voter], nothing, seed, draw, voter
+            )
+            log_proposal[draw, voter] = found
+
+
+@njit(cache=True)
+def retrace_completions(above, reference, probs, logs, ranks, log_proposal):  # type: ignore[no-untyped-def]
+    samples, voters, n = ranks.shape
+    order = np.empty(n, dtype=np.int64)
+    for voter in range(voters):
+        for draw in range(samples):
+            found, _ = insert_all(
+                above[voter], reference, probs, logs, order, ranks[draw, voter], 0, draw, voter
+            )
+            log_proposal[draw, voter] = found
+
+
+@njit(cache=True)
+def expectation(above, weights, shares, references, probs, logs, samples, seed, counts, masses):  # type: ignore[no-untyped-def]
+    """The E-step of a mixture of RIMs on partial orders, by importance sampling with AMP.
+
+    Adds to ``counts`` ``(components, n, n)`` the expected weight of the completions that put a above b, and
+    to ``masses`` the expected weight of each component. Returns the log-likelihood of each voter's partial
+    order, its squared standard error, and each voter's effective share of the samples.
+    """
+    components, n = references.shape
+    voters = len(above)
+    orders = np.empty((components, samples, n), dtype=np.int64)
+    log_weights = np.empty((components, samples))
+    total, error, effective = np.empty(voters), np.empty(voters), np.empty(voters)
+    nothing = np.empty(0, dtype=np.int64)
+    for voter in range(voters):
+        largest = -np.inf
+        for k in range(components):
+            for draw in range(samples):
+                proposal, prob = insert_all(
+                    above[voter],
+                    references[k],
+                    probs[k],
+                    logs[k],
+                    orders[k, draw],
+                    nothing,
+                    seed,
+                    draw,
+                    voter,
+                )
+                log_weights[k, draw] = prob - proposal
+                if shares[k] > 0.0:
+                    largest = max(largest, prob - proposal)
+        if largest == -np.inf:  # impossible under every component
+            total[voter], error[voter], effective[voter] = -np.inf, 0.0, 0.0
+            continue
+        evidence, squares, spread = 0.0, 0.0, 0.0
+        for k in range(components):
+            first, second = 0.0, 0.0
+            for draw in range(samples):
+                weight = shares[k] * np.exp(log_weights[k, draw] - largest) if shares[k] > 0.0 else 0.0
+                log_weights[k, draw] = weight  # from here on the weight itself
+                first += weight
+                second += weight * weight
+            evidence += first
+            squares += second
+            spread += second - first * first / samples
+        total[voter] = largest + np.log(evidence / samples)
+        error[voter] = max(spread, 0.0) / evidence**2
+        effective[voter] = evidence**2 / squares / samples
+        for k in range(components):
+            for draw in range(samples):
+                weight = weights[voter] * log_weights[k, draw] / evidence
+                if weight == 0.0:
+                    continue
+                masses[k] += weight
+                for i in range(n):
+                    a = orders[k, draw, i]
+                    for j in range(i + 1, n):
+                        counts[k, a, orders[k, draw, j]] += weight
+    return total, error, effective

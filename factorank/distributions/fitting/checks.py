@@ -1,0 +1,129 @@
+"""Checks of the rankings and weights that a fit is given; every message says where the fault is."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factorank.distributions.fitting.report import FitError
+from factorank.errors import PermutationError
+from factorank.permutations import as_rows, check_integer, check_permutation, row_name
+
+Unranked = Literal["below", "incomparable"]
+"""What a ranking says of the items it leaves out: they come after all listed ones, or nothing."""
+
+
+def complete_orders(orders: Tensor, *, n: int | None = None) -> np.ndarray:
+    """``orders`` ``(*batch, n)`` as int64 ``(rows, n)``, or an error that names the row."""
+    check_integer(orders, "a fit takes orders")
+    _check_some(orders)
+    if n is not None and orders.shape[-1] != n:
+        raise PermutationError(f"the orders rank {orders.shape[-1]} items each, but the reference has {n}")
+    _check_base(orders)
+    if bool((orders == -1).any()):
+        row = int((as_rows(orders) == -1).any(1).int().argmax())
+        raise PermutationError(
+            f"this fit takes complete orders but {row_name(orders, row)} holds -1, the mark of a place left"
+            " empty; partial rankings go in as PartialOrders"
+        )
+    check_permutation(orders, "a fit takes")
+    return as_rows(orders).to("cpu", torch.int64).numpy()
+
+
+def padded_orders(
+    orders: Tensor, unranked: Unranked | None, items: int | None
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Orders that may end in -1, as int64 ``(rows, width)``, the length of each, and the number of items."""
+    check_integer(orders, "a fit takes orders")
+    _check_some(orders)
+    n = orders.shape[-1] if items is None else int(items)
+    rows = as_rows(orders).to("cpu", torch.int64)
+    width = rows.shape[1]
+    if items is None:
+        _check_base(orders)
+    outside = (rows < -1) | (rows >= n)
+    if bool(outside.any()):
+        row = int(outside.any(1).int().argmax())
+        position = int(outside[row].int().argmax())
+        hint = (
+            "" if items is not None else " (give items= where the orders are shorter than the list of items)"
+        )
+        raise PermutationError(
+            f"orders of {n} items hold 0..{n - 1}, or -1 at the end, but {row_name(orders, row)} holds"
+            f" {int(rows[row, position])} at position {position}{hint}"
+        )
+    listed = rows >= 0
+    lengths = listed.sum(1)
+    gaps = (listed != (torch.arange(width) < lengths[:, None])).any(1)
+    if bool(gaps.any()):
+        row = int(gaps.int().argmax())
+        position = int((~listed[row]).int().argmax())
+        raise PermutationError(
+            f"-1 may only fill the end of an order but {row_name(orders, row)} holds it at position"
+            f" {position}, before an item"
+        )
+    if bool((lengths == 0).any()):
+        row = int((lengths == 0).int().argmax())
+        raise PermutationError(f"an order lists at least one item but {row_name(orders, row)} lists none")
+    seen = torch.zeros((len(rows), n + 1), dtype=torch.int64)
+    seen.scatter_add_(1, torch.where(listed, rows, n), listed.long())
+    twice = (seen > 1).any(1)
+    if bool(twice.any()):
+        row = int(twice.int().argmax())
+        item = int((seen[row] > 1).int().argmax())
+        places = (rows[row] == item).nonzero().flatten().tolist()
+        raise PermutationError(
+            f"an order lists an item once but {row_name(orders, row)} holds {item} twice, at positions"
+            f" {places[0]} and {places[1]}"
+        )
+    if unranked not in (None, "below", "incomparable"):
+        raise FitError(f"unranked is 'below' or 'incomparable', not {unranked!r}")
+    if unranked is None and bool((lengths < n).any()):
+        row = int((lengths < n).int().argmax())
+        raise FitError(
+            f"{row_name(orders, row)} lists {int(lengths[row])} of {n} items: say unranked='below' if the"
+            " others come after them (a top-k list), unranked='incomparable' if nothing is known of them (a"
+            " ranking of a subset)"
+        )
+    return rows.numpy(), lengths.numpy(), n
+
+
+def row_weights(weights: Tensor | None, orders_shape: tuple[int, ...]) -> np.ndarray:
+    """Weights as float64 ``(rows,)``, ones if there are none given; at least one is positive."""
+    count = int(np.prod(orders_shape))
+    if weights is None:
+        return np.ones(count)
+    given = torch.as_tensor(weights)
+    if tuple(given.shape) != tuple(orders_shape):
+        raise FitError(
+            f"one weight a ranking: expected shape {tuple(orders_shape)}, got {tuple(given.shape)}"
+        )
+    if given.is_complex():
+        raise FitError(f"weights are real numbers, not {given.dtype}")
+    flat = given.detach().to("cpu", torch.float64).reshape(-1).numpy()
+    bad = ~np.isfinite(flat) | (flat < 0)
+    if bad.any():
+        row = int(bad.argmax())
+        raise FitError(f"weights are finite and at least 0 but ranking {row} has weight {flat[row]:g}")
+    if not flat.sum() > 0:
+        raise FitError("at least one weight must be above 0")
+    return np.array(flat)
+
+
+def _check_some(orders: Tensor) -> None:
+    if orders.shape[:-1].numel() == 0:
+        raise FitError(f"a fit needs at least one ranking, but the orders have shape {tuple(orders.shape)}")
+    if orders.shape[-1] == 0:
+        raise FitError(f"a fit needs at least one item, but the orders have shape {tuple(orders.shape)}")
+
+
+def _check_base(orders: Tensor) -> None:
+    """One-based rankings are common enough to be named as such."""
+    n = orders.shape[-1]
+    if int(orders.max()) == n and not bool((orders == 0).any()) and not bool((orders < -1).any()):
+        place = (as_rows(orders) == n).nonzero()[0].tolist()
+        raise PermutationError(
+            f"orders hold 0..{n - 1} but {row_name(orders, place[0])} holds {n} at position {place[1]} and no"
+            " row holds 0: they seem to count from 1; subtract 1"
+        )

@@ -1,0 +1,123 @@
+"""The consensus of rankings: the order with the least total Kendall distance to them (Kemeny)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factorank.distributions.fitting.checks import complete_orders, row_weights
+from factorank.distributions.fitting.graphs import groups
+from factorank.errors import PermutationError
+
+EXACT_UP_TO = 16
+"""The largest group of items that is ordered exactly: 2^16 subsets take a few hundredths of a second."""
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """A consensus order ``(n,)``, its mean distance to the rankings, and whether it is proven best."""
+
+    order: Tensor
+    distance: float
+    exact: bool
+
+
+def consensus(orders: Tensor, weights: Tensor | None = None) -> Consensus:
+    r"""The weighted Kemeny consensus of orders ``(*batch, n)``, :math:`\arg\min_σ \sum_v w_v\, d(σ, x_v)`.
+
+    Only the counts of voters who put a above b matter. Where nobody in a set B of items beats anyone in the
+    rest A by a majority, some best order puts A above B (the extended Condorcet criterion), so the items fall
+    into groups, top to bottom, that are ordered on their own: by dynamic programming over subsets up to 16
+    items, which is exact, and by a local search over moves of one item, from the Borda and Copeland orders,
+    beyond. ``exact`` says whether all groups were small enough. Of several best orders it is always the
+    same one.
+
+    Kemeny, "Mathematics without numbers", 1959; Truchon, "An extension of the Condorcet criterion", 1998.
+
+    >>> consensus(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3]]))
+    Consensus(order=tensor([0, 1, 2, 3]), distance=0.666..., exact=True)
+    """
+    rows = complete_orders(orders)
+    counted = row_weights(weights, tuple(orders.shape[:-1]))
+    counts = pairwise_counts(rows, counted)
+    order, exact = kemeny(counts)
+    distance = disagreement(counts, order) / counted.sum()
+    return Consensus(torch.from_numpy(order).to(orders.device), float(distance), exact)
+
+
+def pairwise_counts(
+    rows: np.ndarray, weights: np.ndarray, place_weights: np.ndarray | None = None
+) -> np.ndarray:
+    """``(n, n)``: entry ``[a, b]`` is the weight of the rows that put a above b."""
+    from factorank.distributions.fitting import kernels
+
+    if place_weights is None:
+        place_weights = np.ones(rows.shape[1])
+    return kernels.pairwise_counts(np.ascontiguousarray(rows), weights, place_weights)
+
+
+def disagreement(counts: np.ndarray, order: np.ndarray) -> float:
+    """The weight of the pairs that the rankings behind ``counts`` and the order see differently."""
+    return float(np.tril(counts[np.ix_(order, order)]).sum())
+
+
+def kemeny(counts: np.ndarray, start: np.ndarray | None = None) -> tuple[np.ndarray, bool]:
+    """The order with the least :func:`disagreement`, and whether that is proven.
+
+    ``start`` is one more order to search from: the result is never worse than it.
+    """
+    if start is not None and len(start) != len(counts):
+        raise PermutationError(f"a consensus of {len(counts)} items cannot start from {len(start)}")
+    parts, exact = [], True
+    for group in groups(counts > counts.T):
+        inner = counts[np.ix_(group, group)]
+        if len(group) <= 2:
+            parts.append(group)  # two items in one group would each beat the other: this is one item
+        elif len(group) <= EXACT_UP_TO:
+            from factorank.distributions.fitting import kernels
+
+            parts.append(group[kernels.best_order(inner)])
+        else:
+            exact = False
+            given = None if start is None else np.argsort(np.argsort(start)[group])
+            parts.append(group[_search(inner, given)])
+    order = np.concatenate(parts)
+    if start is not None and disagreement(counts, start) < disagreement(counts, order):
+        return np.asarray(start), False
+    return order, exact
+
+
+def _search(counts: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+    borda = np.argsort(-counts.sum(1), kind="stable")
+    copeland = np.argsort(-(counts > counts.T).sum(1), kind="stable")
+    starts = [borda, copeland] + ([] if start is None else [start])
+    found = [_descend(counts, one) for one in starts]
+    return min(found, key=lambda order: disagreement(counts, order))
+
+
+def _descend(counts: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Move one item at a time to where it lowers the disagreement most, until no move does."""
+    margins = counts - counts.T
+    order = order.copy()
+    tiny = 1e-9 * max(float(counts.max()), 1.0)
+    while True:
+        change = insertion_changes(margins[np.ix_(order, order)])
+        i, k = np.unravel_index(int(change.argmin()), change.shape)
+        if change[i, k] >= -tiny:
+            return order
+        order = move(order, int(i), int(k))
+
+
+def insertion_changes(margins: np.ndarray) -> np.ndarray:
+    """``[i, k]``: what moving the item at place i to place k adds; ``margins`` are in the same order."""
+    n = len(margins)
+    # Up to k <= i: the items k..i-1 fall below i, each at its margin over i. Down: the mirror image.
+    above = np.tril(margins.T, -1)[:, ::-1].cumsum(1)[:, ::-1]
+    below = np.triu(margins, 1).cumsum(1)
+    return np.where(np.arange(n) < np.arange(n)[:, None], above, below)
+
+
+def move(order: np.ndarray, i: int, k: int) -> np.ndarray:
+    """The order with the item at place i moved to place k."""
+    return np.insert(np.delete(order, i), k, order[i])

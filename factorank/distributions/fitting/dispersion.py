@@ -1,0 +1,36 @@
+r"""The moment equation of a dispersion.
+
+A truncated geometric variable on 0..m-1 with :math:`P(v) ∝ φ^{v}`, :math:`φ = e^{-θ}`, has mean
+:math:`1/(e^{θ}-1) - m/(e^{mθ}-1)`, falling from (m-1)/2 at θ = 0 to 0. A likelihood of such variables is
+largest where the means agree with the data.
+"""
+
+import numpy as np
+
+
+def solve(observed: np.ndarray, sizes: np.ndarray, scales: np.ndarray | None = None) -> np.ndarray:
+    """φ from 0 to 1 whose mean is the observed one, for each entry of ``observed`` ``(m,)``, by bisection.
+
+    ``sizes`` ``(m, k)`` and ``scales`` ``(k,)`` are of the k variables that ``observed`` is the scaled sum
+    of: variable j has the dispersion φ^scales[j]. A mean of 0 gives φ = 0; one at or above that of the
+    uniform law gives 1, which is the maximum of the likelihood within [0, 1].
+
+    >>> phi = solve(np.array([0.5, 1.0, 0.0]), np.full((3, 1), 3.0))
+    >>> phi[1:]
+    array([1., 0.])
+    >>> bool(abs((phi[0] + 2 * phi[0] ** 2) / (1 + phi[0] + phi[0] ** 2) - 0.5) < 1e-12)
+    True
+    """
+    from factorank.distributions.fitting import kernels
+
+    sizes = np.ascontiguousarray(sizes, dtype=float)
+    scales = np.ones(sizes.shape[1]) if scales is None else np.ascontiguousarray(scales, dtype=float)
+    return kernels.solve_dispersion(np.ascontiguousarray(observed, dtype=float), sizes, scales)
+
+
+def log_normaliser(theta: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """log Σ_{v<m} e^{-θv}; log m at θ = 0. Shapes broadcast."""
+    theta, size = np.broadcast_arrays(np.asarray(theta, dtype=float), np.asarray(size, dtype=float))
+    zero = theta == 0
+    safe = np.where(zero, 1.0, theta)
+    return np.where(zero, np.log(size), np.log(-np.expm1(-size * safe)) - np.log(-np.expm1(-safe)))
