@@ -106,7 +106,8 @@ class PermutationLaw(Distribution):
                 step = _last(self._walk(given, draws.stop - draws.start, Draw(generator), generator))
                 result[draws, rows] = self._decode(given, step.code)
                 nfe[draws, rows] = step.nfe
-        return result.view(*shape, *self.batch_shape, self.n), nfe.view(*shape, *self.batch_shape)
+        shape = torch.Size((*shape, *self.batch_shape))
+        return result.view(*shape, self.n), nfe.view(shape)
 
     def log_prob(self, order: Tensor) -> Tensor:
         """The log-probability, in nats, of each order ``(*sample, *batch, n)``; shapes broadcast.
@@ -284,13 +285,7 @@ class PermutationLaw(Distribution):
     def _aligned(self, order: Tensor) -> tuple["PermutationLaw", Tensor, torch.Size]:
         """A law and orders ``(samples, rows, n)`` that fit it, from orders that broadcast with the batch."""
         padded = orders.check(self.model, order, sequences=not self.model.code.factorized)
-        try:
-            shape = torch.broadcast_shapes(order.shape[:-1], self.batch_shape)
-        except RuntimeError:
-            raise ModelError(
-                f"a law of batch shape {tuple(self.batch_shape)} takes orders (*sample, *batch, n) that"
-                f" broadcast with it, not {tuple(order.shape)}"
-            ) from None
+        shape = self._broadcast(order)
         own = len(self.batch_shape)
         batch = shape[len(shape) - own :]
         law = self if batch == self.batch_shape else self.expand(batch)
@@ -303,6 +298,15 @@ class PermutationLaw(Distribution):
         if law.given.present is not None and not bool(((rows >= 0) == law.given.present).all()):
             raise ModelError("an order has as many items as the list in its context, but some here have not")
         return law, rows, shape
+
+    def _broadcast(self, order: Tensor) -> torch.Size:
+        try:
+            return torch.broadcast_shapes(order.shape[:-1], self.batch_shape)
+        except RuntimeError:
+            raise ModelError(
+                f"a law of batch shape {tuple(self.batch_shape)} takes orders (*sample, *batch, n) that"
+                f" broadcast with it, not {tuple(order.shape)}"
+            ) from None
 
     def _log_prob(self, order: Tensor, generator: torch.Generator | None) -> Tensor:
         law, rows, shape = self._aligned(order)
@@ -323,7 +327,8 @@ class PermutationLaw(Distribution):
     def _over_partitions(self, order: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
         if samples < 1:
             raise ModelError(f"an estimate takes at least 1 sample, not {samples}")
-        return torch.stack([self._log_prob(order, generator) for _ in range(samples)])
+        orders.check_length(order, self.n)
+        return self._log_prob(order.expand(samples, *self._broadcast(order), self.n), generator)
 
     def _enumerated(self, what: str, hint: str) -> Tensor:
         """The log-probabilities ``(n!, *batch)`` of all permutations."""
