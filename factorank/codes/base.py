@@ -113,11 +113,11 @@ class Code(ABC):
 
     def _raise_outside(self, code: Tensor, row: int) -> None:
         n = code.shape[-1]
-        values = as_rows(code)[row]
-        position = int(self._outside(values).int().argmax())
+        values, sizes = as_rows(code)[row].tolist(), self.sizes(n).tolist()
+        position = next(i for i in range(n) if not 0 <= values[i] < sizes[i])
         raise CodeError(
-            f"{self.title} code of length {n} allows 0..{int(self.sizes(n)[position]) - 1} at position {position}"
-            f" but {row_name(code, row)} holds {int(values[position])}"
+            f"{self.title} code of length {n} allows 0..{sizes[position] - 1} at position {position}"
+            f" but {row_name(code, row)} holds {values[position]}"
         )
 
     def __repr__(self) -> str:
