@@ -108,6 +108,8 @@ class PermutationModel(nn.Module):
         """
         if self.causal:
             return None
+        if generator is None:  # with generator=None in the call the compiler refuses batches of any size
+            return torch.rand((), device=device), torch.rand((*batch, self.n), device=device)
         shift = torch.rand((), device=device, generator=generator)
         return shift, torch.rand((*batch, self.n), device=device, generator=generator)
 

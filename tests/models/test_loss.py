@@ -1,0 +1,99 @@
+"""The loss is the any-order bound in expectation (masked) or minus the log-probability (autoregressive)."""
+
+import itertools
+
+import pytest
+import torch
+
+import factorank as fr
+from tests.models.naive import all_orders, autoregressive_log_prob, partition_log_prob, small_model
+
+CODES = ["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"]
+
+
+def any_order_bound(model, orders):
+    """The mean over all orders of revealing one position at a time."""
+    listings = list(itertools.permutations(range(model.n)))
+    return -sum(partition_log_prob(model, orders, [(i,) for i in listing]) for listing in listings) / len(listings)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_expectation_is_the_any_order_bound(code):
+    """Every count and every set of masked positions once, which is the expectation exactly."""
+    model, orders = small_model(3, code), all_orders(3)
+    losses = []
+    with torch.no_grad():
+        for count, ranks in itertools.product(range(3), itertools.permutations([0.1, 0.4, 0.8])):
+            noise = torch.tensor((count + 0.5) / 3), torch.tensor([ranks])
+            losses += [torch.cat([model.loss(order[None], noise=noise) for order in orders])]
+    torch.testing.assert_close(torch.stack(losses).mean(0), any_order_bound(model, orders), atol=1e-5, rtol=1e-5)
+
+
+def test_drawn_noise_gives_the_same_expectation():
+    model, order = small_model(3, "lehmer"), torch.tensor([2, 0, 1])
+    with torch.no_grad():
+        losses = model.loss(order.expand(30_000, 3), generator=torch.Generator().manual_seed(0))
+    assert losses.std() > 0.1
+    bound = any_order_bound(model, order[None]).item()
+    assert losses.mean().item() == pytest.approx(bound, abs=5 * float(losses.std()) / 30_000**0.5)
+
+
+def test_counts_are_spread_evenly_over_the_batch(monkeypatch):
+    model, seen = small_model(5, "lehmer"), []
+    real = model.network.hidden
+    monkeypatch.setattr(model.network, "hidden", lambda code, *a: seen.append(code) or real(code, *a))
+    for seed in range(20):
+        model.loss(fr.random_permutations(5, (4, 10)), generator=torch.Generator().manual_seed(seed))
+        counts = (seen.pop() == model.n).sum(-1).flatten()
+        assert counts.bincount(minlength=6).tolist() == [0, 8, 8, 8, 8, 8]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_autoregressive_loss_is_exact(code):
+    model, orders = small_model(4, code, "autoregressive"), all_orders(4)
+    torch.testing.assert_close(-model.loss(orders).detach(), autoregressive_log_prob(model, orders))
+    torch.testing.assert_close(-model.loss(orders), model.distribution().log_prob(orders))
+
+
+def test_generator_and_noise_are_the_same_draw():
+    model, orders = small_model(4, "insertion"), all_orders(4)
+    noise = model.noise(orders.shape[:-1], device="cpu", generator=torch.Generator().manual_seed(5))
+    one = model.loss(orders, generator=torch.Generator().manual_seed(5))
+    assert torch.equal(one, model.loss(orders, noise=noise))
+    assert torch.equal(model(orders, noise=noise), one)
+    assert small_model(4, "insertion", "autoregressive").noise(torch.Size((2,)), device="cpu") is None
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_compiles_whole(objective):
+    """One graph, forward and backward; the backend does not matter for that."""
+    model = small_model(4, "insertion", objective, context=fr.ItemContext(9, 16))
+    orders, items = all_orders(4), torch.randint(9, (24, 4))
+    noise = model.noise(orders.shape[:-1], device="cpu")
+    compiled = torch.compile(model.loss, fullgraph=True, backend="aot_eager")
+    loss = compiled(orders, items, noise=noise)
+    torch.testing.assert_close(loss, model.loss(orders, items, noise=noise))
+    loss.sum().backward()
+    assert model.network.places.grad is not None
+
+
+def test_faulty_rows_are_not_a_number_where_they_cannot_be_refused():
+    model = small_model(4, "lehmer")
+    compiled = torch.compile(model.loss, fullgraph=True, backend="aot_eager")
+    losses = compiled(torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 2, -1]]))
+    assert losses.isnan().tolist() == [False, True, True]
+
+
+def test_head_is_float32_under_autocast():
+    model, orders = small_model(4, "lehmer", "autoregressive"), all_orders(4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model.loss(orders)
+        hidden = model.network.causal_hidden(model.code.encode(orders), None)
+        assert model.network.head(hidden).dtype == torch.float32
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, model.loss(orders), atol=0.1, rtol=0.05)
+
+
+def test_size_of_the_papers_network():
+    model = fr.PermutationModel(10, "fisher-yates", width=128, depth=8, heads=8, dropout=0.05)
+    assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(1.59e6, rel=0.005)
