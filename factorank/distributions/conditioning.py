@@ -99,19 +99,27 @@ class Conditioned(PermutationDistribution):
     """The law before the observation."""
     observed: Tensor
     """The observed items, best first, ``(r,)``."""
-    log_evidence: Tensor
-    """The log-probability of the observed order under ``law``, ``(*batch,)``."""
 
-    def __init__(self, law: PermutationDistribution, observed: Tensor, log_evidence: Tensor) -> None:
+    def __init__(self, law: PermutationDistribution, observed: Tensor, log_evidence: Tensor | None) -> None:
         self.law, self.observed = law, observed
-        self.log_evidence = log_evidence.expand(law.batch_shape)
+        self._log_evidence = None if log_evidence is None else log_evidence.expand(law.batch_shape)
         super().__init__(law.batch_shape, law.n, law._validate_args)
-        if (impossible := ~(self.log_evidence > -math.inf)).any():
+        if log_evidence is not None and (impossible := ~(self.log_evidence > -math.inf)).any():
             row = [int(i) for i in impossible.nonzero()[0]]
             where = f" in row {row}" if row else ""
             raise ImpossibleObservation(
                 f"the observed order {observed.tolist()} has probability zero under {law!r}{where}"
             )
+
+    @property
+    def log_evidence(self) -> Tensor:
+        """The log-probability of the observed order under ``law``, ``(*batch,)``."""
+        if self._log_evidence is None:
+            raise DistributionError(
+                "the probability of the observation is not known exactly;"
+                " importance(proposals).log_evidence estimates its logarithm"
+            )
+        return self._log_evidence
 
     def agrees(self, order: Tensor) -> Tensor:
         """Whether each order has the observed items in the observed order: bool ``(*sample, *batch)``."""
@@ -121,7 +129,8 @@ class Conditioned(PermutationDistribution):
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         new = super().expand(batch_shape, _instance)
         new.law = self.law.expand(batch_shape)
-        new.log_evidence = self.log_evidence.expand(batch_shape)
+        if self._log_evidence is not None:
+            new._log_evidence = self._log_evidence.expand(batch_shape)
         return new
 
     @property

@@ -62,8 +62,7 @@ class AMPConditioned(Conditioned):
     exact = False
 
     def __init__(self, law: FactorizedDistribution | GRIM, observed: Tensor) -> None:
-        super().__init__(law, observed, torch.zeros((), device=law.device))
-        del self.log_evidence
+        super().__init__(law, observed, None)
         self._in_places = "insertion" not in getattr(law, "code_names", ("insertion",))
 
     def importance(self, proposals: int, *, generator: torch.Generator | None = None) -> Importance:

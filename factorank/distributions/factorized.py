@@ -30,8 +30,11 @@ class FactorizedDistribution(PermutationDistribution):
     def _reference(self) -> Tensor:
         raise NotImplementedError
 
-    def _digits(self, code_name: str) -> Tensor:
-        """Log-probabilities ``(*batch or ones, n, n)`` of v at position i of one of ``code_names``."""
+    def _digits(self, code_name: str, log: bool = True) -> Tensor:
+        """Log-probabilities ``(*batch or ones, n, n)`` of v at position i of one of ``code_names``.
+
+        Or the probabilities themselves.
+        """
         raise NotImplementedError
 
     def _log_table(self, code_name: str) -> Tensor | None:
@@ -85,7 +88,7 @@ class FactorizedDistribution(PermutationDistribution):
         return self._decode(self._table.argmax(-1).expand(*self.batch_shape, self.n))
 
     def _marginals(self) -> Tensor:
-        probs = self._table.exp()
+        probs = self._digits(self.code_name, log=False)
         relative = insertion_places(probs)[0] if self.code_name == "insertion" else lehmer_places(probs)
         ranks = inverse(self._reference, check=False)[..., None].expand(*self.batch_shape, self.n, self.n)
         return relative.expand(*self.batch_shape, self.n, self.n).gather(-2, ranks)
@@ -174,20 +177,23 @@ def times_log(count: Tensor, ratio: Tensor) -> Tensor:
     return count * torch.where(count > 0, ratio, 1.0).log()
 
 
-def geometric_log_table(ratio: Tensor, sizes: Tensor, total: Tensor) -> Tensor:
-    """Log-probabilities ``(*batch, n, n)`` of k at each position; minus infinity outside."""
-    k = torch.arange(ratio.shape[-1], device=ratio.device)
-    table = times_log(k.to(ratio.dtype), ratio[..., None]) - total.log()[..., None]
-    return table.masked_fill(k >= sizes[:, None], -math.inf)
+def geometric_table(ratio: Tensor, code_name: str, log: bool) -> Tensor:
+    """Probabilities ``(*batch, n, n)`` of the values at each position of a code, or their logarithms.
 
-
-def insertion_log_table(ratio: Tensor) -> Tensor:
-    """Log-probabilities ``(*batch, n, n)`` of slot v for item i, in proportion to ratio[i]^(i - v)."""
+    Lehmer digits have P(k) in proportion to q^k, item i goes to slot v in proportion to q^(i - v). The
+    logarithms do not underflow; the probabilities have the right gradient also where q is zero.
+    """
     n = ratio.shape[-1]
-    sizes = torch.arange(1, n + 1, device=ratio.device)
-    table = geometric_log_table(ratio, sizes, geometric_sums(ratio, sizes)[0])
-    back = sizes[:, None] - 1 - torch.arange(n, device=ratio.device)
-    return table.gather(-1, back.clamp(min=0).expand_as(table)).masked_fill(back < 0, -math.inf)
+    k = torch.arange(n, device=ratio.device)
+    sizes = k + 1 if code_name == "insertion" else n - k
+    if code_name == "insertion":
+        k = sizes[:, None] - 1 - k
+    outside = (k < 0) | (k >= sizes[:, None])
+    power = k.clamp(min=0).to(ratio.dtype)
+    total = geometric_sums(ratio, sizes)[0][..., None]
+    if log:
+        return (times_log(power, ratio[..., None]) - total.log()).masked_fill(outside, -math.inf)
+    return (ratio[..., None] ** power / total).masked_fill(outside, 0.0)
 
 
 def geometric_entropy(ratio: Tensor, sizes: Tensor) -> Tensor:

@@ -100,8 +100,8 @@ class GeneralizedMallows(FactorizedDistribution):
     def _sizes(self) -> Tensor:
         return torch.arange(1, self.n + 1, device=self.device)
 
-    def _digits(self, code_name: str) -> Tensor:
-        return factorized.insertion_log_table(compact(self.phis, 1))
+    def _digits(self, code_name: str, log: bool = True) -> Tensor:
+        return factorized.geometric_table(compact(self.phis, 1), code_name, log)
 
     def _log_prob(self, order: Tensor) -> Tensor:
         overtaken = (self._sizes - 1 - self._encode(order)).to(self.phis.dtype)

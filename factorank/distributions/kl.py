@@ -61,7 +61,7 @@ def expected_kendall(law: FactorizedDistribution, order: Tensor) -> Tensor:
     """
     if "insertion" not in law.code_names:
         raise DistributionError(f"{law!r} is no repeated insertion model: the distance has no closed form")
-    before = insertion_places(law._digits("insertion").exp())[1]
+    before = insertion_places(law._digits("insertion", log=False))[1]
     places = relative_to(
         order, law._reference
     )  # where the law's items, in its reference's order, stand in `order`

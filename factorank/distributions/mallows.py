@@ -130,11 +130,8 @@ class Mallows(FactorizedDistribution):
     def code_names(self) -> tuple[str, ...]:
         return ("lehmer",) if self.weights is not None else ("lehmer", "insertion")
 
-    def _digits(self, code_name: str) -> Tensor:
-        ratio = self._ratio
-        if code_name == "insertion":
-            return factorized.insertion_log_table(ratio)
-        return factorized.geometric_log_table(ratio, self._sizes, geometric_sums(ratio, self._sizes)[0])
+    def _digits(self, code_name: str, log: bool = True) -> Tensor:
+        return factorized.geometric_table(self._ratio, code_name, log)
 
     def _log_prob(self, order: Tensor) -> Tensor:
         phi = self.phi

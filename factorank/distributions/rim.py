@@ -113,8 +113,8 @@ class RIM(FactorizedDistribution):
     def _parameters(self) -> dict[str, Any]:
         return {self._given: getattr(self, self._given), "reference": self.reference}
 
-    def _digits(self, code_name: str) -> Tensor:
-        return self._logits
+    def _digits(self, code_name: str, log: bool = True) -> Tensor:
+        return self._logits if log else self._logits.exp()
 
 
 def _check_table(table: Tensor, name: str) -> None:

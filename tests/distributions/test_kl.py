@@ -1,0 +1,93 @@
+"""Divergences in closed form against the sum over all orders."""
+
+import itertools
+
+import pytest
+import torch
+from law_cases import CASES
+from torch.distributions import kl_divergence
+
+import factorank as fr
+from factorank.distributions import expected_kendall
+
+FACTORIZED = ["mallows", "weighted-mallows", "generalized-mallows", "rim"]
+
+
+def by_enumeration(p, q):
+    orders = p.enumerate_support(expand=False)
+    log_p, log_q = p.log_prob(orders), q.log_prob(orders)
+    return (log_p.exp() * (log_p - log_q)).sum(0)
+
+
+def law(name, n, central, batch=()):
+    case = CASES[name]
+    numbers = [x + 0.3 for x in case.numbers(n, batch)]
+    return case.make(central, *numbers)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 4, 5])
+@pytest.mark.parametrize(("one", "other"), list(itertools.product([*FACTORIZED, "uniform"], repeat=2)))
+def test_one_reference(n, one, other):
+    central = fr.random_permutations(n, generator=torch.Generator().manual_seed(3))
+    p, q = law(one, n, central), CASES[other].make(central, *CASES[other].numbers(n))
+    if "weighted-mallows" in (one, other) and {one, other} & {"generalized-mallows", "rim"}:
+        with pytest.raises(NotImplementedError, match="no closed form"):  # no code in common
+            kl_divergence(p, q)
+        return
+    torch.testing.assert_close(kl_divergence(p, q), by_enumeration(p, q), atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("one", ["mallows", "generalized-mallows", "rim", "uniform"])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_mallows_around_another_order(one, batch):
+    g = torch.Generator().manual_seed(3)
+    p = law(one, 5, fr.random_permutations(5, batch, generator=g), batch)
+    q = law("mallows", 5, fr.random_permutations(5, generator=g))
+    torch.testing.assert_close(kl_divergence(p, q), by_enumeration(p, q).expand(batch))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_from_uniform_by_entropy(name):
+    p, q = CASES[name].law(5, (2,)), fr.Uniform(5, dtype=torch.float64)
+    torch.testing.assert_close(kl_divergence(p, q), by_enumeration(p, q))
+
+
+def test_expected_kendall_equals_enumeration():
+    g = torch.Generator().manual_seed(0)
+    for name in ("mallows", "generalized-mallows", "rim"):
+        p = law(name, 5, fr.random_permutations(5, (2,), generator=g), (2,))
+        other = fr.random_permutations(5, generator=g)
+        orders = p.enumerate_support()
+        want = (p.log_prob(orders).exp() * fr.kendall(orders, other)).sum(0)
+        torch.testing.assert_close(expected_kendall(p, other), want)
+    with pytest.raises(fr.DistributionError, match="no repeated insertion model"):
+        expected_kendall(fr.Mallows([0, 1], 0.5, [1.0, 1.0]), torch.arange(2))
+
+
+def test_gradients_and_extremes():
+    central = torch.tensor([1, 0, 3, 2])
+    numbers = [torch.randn((), dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    assert torch.autograd.gradcheck(
+        lambda x, y: kl_divergence(fr.Mallows(central, x.sigmoid()), fr.Mallows([0, 1, 2, 3], y.sigmoid())),
+        numbers,
+    )
+    assert torch.autograd.gradcheck(
+        lambda x, y: kl_divergence(fr.Mallows(central, x.sigmoid()), fr.Mallows(central, y.sigmoid())),
+        numbers,
+    )
+    point = fr.Mallows(central, 0.0)
+    assert kl_divergence(point, point) == 0
+    assert kl_divergence(fr.Mallows(central, 0.5), point) == torch.inf
+    # The ratio to the power n underflows long before its logarithm is out of reach.
+    wide, narrow = (fr.Mallows(torch.arange(300), torch.tensor(x, dtype=torch.float64)) for x in (1.0, 1e-3))
+    want = narrow.log_prob(torch.arange(300)) + 300 * 299 / 4 * torch.tensor(1e-3, dtype=torch.float64).log()
+    torch.testing.assert_close(kl_divergence(wide, narrow), -wide.entropy() - want)
+
+
+def test_no_closed_form():
+    with pytest.raises(NotImplementedError, match="no closed form"):
+        kl_divergence(fr.PlackettLuce(torch.zeros(3)), fr.PlackettLuce(torch.ones(3)))
+    with pytest.raises(NotImplementedError):
+        kl_divergence(fr.RIM(logits=torch.zeros(3, 3)), fr.RIM(logits=torch.zeros(3, 3), reference=[2, 1, 0]))
+    with pytest.raises(fr.DistributionError, match="not 3 and 4"):
+        kl_divergence(fr.Uniform(3), fr.Uniform(4))
