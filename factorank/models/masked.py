@@ -18,20 +18,18 @@ def loss(
     code: Tensor,
     present: Tensor | None,
     known: Known | None,
-    shift: Tensor,
+    strata: Tensor,
     scores: Tensor,
 ) -> Tensor:
     """An unbiased estimate of the any-order bound for codes ``(*batch, n)``; see ``PermutationModel.loss``.
 
-    ``shift ()`` and ``scores (*batch, n)`` are uniform on [0, 1).
+    ``strata (*batch,)`` and ``scores (*batch, n)`` are uniform on [0, 1): they choose how many positions are
+    masked, and which.
     """
     n, device = model.n, code.device
     rows = code.shape[:-1].numel()
     length = torch.full((), n, device=device) if present is None else present.sum(-1).reshape(-1)
-    # Strata: one uniform shift of an even grid. Each count is uniform on 1..length, and together they are
-    # spread as evenly as can be, which takes most of the variance out of the batch's mean.
-    spread = torch.arange(rows, device=device) / max(rows, 1) + shift
-    count = (spread.frac() * length).long().clamp(max=length - 1).clamp(min=0) + 1
+    count = (strata.reshape(rows) * length).long().clamp(max=length - 1).clamp(min=0) + 1
     scores = scores.reshape(rows, n)
     if present is not None:
         scores = torch.where(present.reshape(-1, n), scores, 2.0)

@@ -104,14 +104,18 @@ class PermutationModel(nn.Module):
     ) -> tuple[Tensor, Tensor] | None:
         """The random numbers of :meth:`loss` for a batch of that shape; None where it needs none.
 
-        For a compiled loss, which cannot take a generator: draw them outside and pass them in.
+        For a compiled loss, which cannot take a generator: draw them outside and pass them in. They are by
+        row, ``(*batch,)`` and ``(*batch, n)``: rows of a large draw serve parts of its batch.
         """
         if self.causal:
             return None
         if generator is None:  # with generator=None in the call the compiler refuses batches of any size
             return torch.rand((), device=device), torch.rand((*batch, self.n), device=device)
-        shift = torch.rand((), device=device, generator=generator)
-        return shift, torch.rand((*batch, self.n), device=device, generator=generator)
+        # Strata: one uniform shift of an even grid. Each is uniform on [0, 1), and together they are spread as
+        # evenly as can be, which takes most of the variance out of the batch's mean.
+        grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
+        strata = (grid + torch.rand((), device=device, generator=generator)).frac()
+        return strata, torch.rand((*batch, self.n), device=device, generator=generator)
 
     def loss(
         self,
