@@ -19,6 +19,7 @@ from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.mallows import Mallows
+from factorank.distributions.mixture import Mixture
 from factorank.distributions.plackett_luce import PlackettLuce
 from factorank.distributions.rim import RIM
 from factorank.distributions.uniform import Uniform
@@ -118,6 +119,12 @@ def _make_rim(reference: Tensor, logits: Tensor) -> RIM:
     return law
 
 
+def _make_mixture(weights: Tensor, components: list[PermutationDistribution]) -> Mixture:
+    law = Mixture(weights, components)
+    law.weights = weights  # as they were, for the same reason
+    return law
+
+
 # How each family is taken apart, into numbers and tensors by name, and put together again.
 FAMILIES: dict[type[PermutationDistribution], tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]] = {
     Uniform: (_uniform, _make_uniform),
@@ -125,6 +132,7 @@ FAMILIES: dict[type[PermutationDistribution], tuple[Callable[[Any], dict[str, An
     GeneralizedMallows: (lambda law: {"central": law.central, "phis": law.phis}, GeneralizedMallows),
     RIM: (lambda law: {"reference": law.reference, "logits": law.logits}, _make_rim),
     PlackettLuce: (lambda law: {"logits": law.logits}, PlackettLuce),
+    Mixture: (lambda law: {"weights": law.weights, "components": list(law.components)}, _make_mixture),
 }
 
 
@@ -134,8 +142,10 @@ def _describe(law: PermutationDistribution, prefix: str, tensors: dict[str, Tens
         raise LawFileError(f"a {type(law).__name__} cannot be saved; these can: {known}")
     described: dict[str, Any] = {"family": type(law).__name__}
     for name, value in FAMILIES[type(law)][0](law).items():
-        if isinstance(value, PermutationDistribution):
-            described[name] = _describe(value, f"{prefix}{name}.", tensors)
+        if name == "components":
+            described[name] = [
+                _describe(each, f"{prefix}{name}.{k}.", tensors) for k, each in enumerate(value)
+            ]
         elif isinstance(value, Tensor):
             described[name] = {"tensor": prefix + name}
             tensors[prefix + name] = value
@@ -153,8 +163,10 @@ def _rebuild(described: dict[str, Any], tensors: dict[str, Tensor]) -> Permutati
     if family not in made:
         raise LawFileError(f"the law is of an unknown family, {family!r}; known are {', '.join(made)}")
     for name, value in parts.items():
-        if isinstance(value, dict):
-            parts[name] = tensors[value["tensor"]] if "tensor" in value else _rebuild(value, tensors)
+        if name == "components":
+            parts[name] = [_rebuild(each, tensors) for each in value]
+        elif isinstance(value, dict):
+            parts[name] = tensors[value["tensor"]]
     law = made[family](**parts)
     if report is not None:
         law.report = _report(report)

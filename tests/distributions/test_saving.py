@@ -8,6 +8,7 @@ import torch
 import factorank as fr
 from factorank.distributions import saving
 from factorank.distributions.fitting import FitReport
+from factorank.distributions.mixture import Mixture
 from factorank.distributions.saving import LawFileError, law_items, load_law, save_law
 
 
@@ -24,6 +25,10 @@ LAWS = {
     "generalized mallows": lambda g: fr.GeneralizedMallows([1, 0, 2, 3], torch.rand(4, generator=g)),
     "rim": lambda g: fr.RIM(probabilities(4, g)),
     "rim of logits": lambda g: fr.RIM(logits=torch.randn(4, 4, generator=g), reference=[3, 1, 0, 2]),
+    "mixture": lambda g: Mixture(
+        torch.rand(3, generator=g),
+        [fr.Mallows([1, 0, 2, 3], 0.3), fr.RIM(probabilities(4, g)), Mixture([1.0], [fr.Uniform(4)])],
+    ),
     "plackett-luce": lambda g: fr.PlackettLuce(torch.randn(4, generator=g).requires_grad_()),
 }
 

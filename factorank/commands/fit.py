@@ -1,0 +1,184 @@
+"""``factorank fit``: a law that describes rankings."""
+
+import re
+import sys
+import textwrap
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from factorank.commands._options import RankingsFile
+from factorank.commands._text import shorten, table
+
+
+@dataclass(kw_only=True)
+class Fit(RankingsFile):
+    """Fit a law to rankings: a report, a picture, and the law saved."""
+
+    model: Literal["mallows", "generalized-mallows", "rim", "plackett-luce", "mixture"] = "mallows"
+    """The family of laws."""
+    components: int = 2
+    """How many laws a mixture has."""
+    family: Literal["mallows", "generalized-mallows", "rim", "plackett-luce"] = "mallows"
+    """The family of a mixture's components."""
+    restarts: int = 5
+    """Starts of a mixture, of which the best is kept."""
+    smoothing: float = 0.0
+    """Added to every count of a RIM, so that slots no vote used stay possible."""
+    penalty: float = 0.0
+    """On the squared logits of Plackett-Luce, which keeps them finite."""
+    bootstrap: int | None = None
+    """Refits to voters drawn with replacement, for the intervals; 100 unless given, none for Mallows
+    laws of rankings that leave items out, where each refit is slow."""
+    out: Path | None = None
+    """The folder to save law, report and picture in; runs/fit/FILE-MODEL unless given."""
+    picture: bool = True
+    """Whether to draw the picture."""
+
+    def run(self) -> None:
+        import torch
+
+        from factorank.distributions.fitting.report import FitWarning
+        from factorank.distributions.saving import check_place, write_law
+        from factorank.experiments import bootstrap, families
+        from factorank.experiments.summary import summary
+        from factorank.files import folder_made_whole, write_json
+
+        out = self.out or Path("runs") / "fit" / f"{self.file.stem}-{self.model}"
+        check_place(out)
+        generator = torch.Generator().manual_seed(self.seed)
+        rankings = self.read(generator)
+        setting = families.Setting(
+            components=self.components,
+            family=self.family,
+            unranked=self.unranked,
+            restarts=self.restarts,
+            smoothing=self.smoothing,
+            penalty=self.penalty,
+            progress=True,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # the report says it, with the names of the items
+            law = families.fit(self.model, rankings, setting, generator)
+        slow = not rankings.complete and self.model != "plackett-luce"
+        count = (0 if slow else 100) if self.bootstrap is None else self.bootstrap
+        again = bootstrap.refits(self.model, rankings, law, setting, count, generator)
+        facts: dict[str, Any] = {
+            "experiment": "fit",
+            "file": self.file.name,
+            "title": rankings.metadata.get("TITLE"),
+        }
+        facts |= {"model": self.model, "seed": self.seed, "unranked": self.unranked}
+        facts |= {"command": "factorank " + " ".join(sys.argv[1:])}
+        facts |= summary(law, rankings, self.unranked, again, generator)
+        print(report(facts))
+        with folder_made_whole(out) as folder:
+            write_law(law, folder, rankings.items)
+            write_json(folder / "fit.json", facts)
+            if self.picture:
+                from factorank.figures import fit_figure
+
+                fit_figure(facts, folder / "fit.png")
+        files = "law.json, law.safetensors, fit.json" + (", fit.png" if self.picture else "")
+        print(f"\nsaved in {out}: {files}")
+
+
+def report(facts: dict[str, Any]) -> str:
+    """What a summary says, as text of at most 80 columns."""
+    items, parts = facts["items"], facts["components"]
+    source = facts["file"] + (f" ({facts['title']})" if facts.get("title") else "")
+    lines = textwrap.wrap(
+        f"{facts['family']}, fitted to {facts['voters']} rankings of {len(items)} items from {source}", 79
+    )
+    lines += ["", _consensus(facts) if len(parts) == 1 else _components(facts), ""]
+    gain = facts["uniform_bits"] - facts["bits"]
+    estimated = f" ± {facts['bits_se']:.3f}, estimated" if facts["bits_se"] else ""
+    rounds = f", after {facts['iterations']} iterations" if facts["iterations"] else ""
+    figures = [
+        ["bits a ranking", f"{facts['bits']:.3f}{estimated} ({gain:.3f} fewer than the uniform law)"],
+        ["log-likelihood", f"{facts['log_likelihood']:.3f} nats"],
+        ["free parameters", facts["parameters"]],
+        ["AIC, BIC", f"{facts['aic']:.3f}, {facts['bic']:.3f}"],
+        ["converged", ("yes" if facts["converged"] else "NO") + rounds],
+    ]
+    if facts["consensus_exact"] is not None:
+        proven = "proven best" if facts["consensus_exact"] else "a local optimum, not proven best"
+        figures.append(["consensus", proven])
+    lines += [f"  {name:<15}  {value}" for name, value in figures]
+    for text in facts["warnings"]:
+        lines += textwrap.wrap(
+            "warning: " + name_items(text.replace("penalty=", "--penalty"), items), 79, subsequent_indent="  "
+        )
+    if facts["refits"]:
+        lines += ["", f"Intervals hold 95% of {facts['refits']} refits to voters drawn with replacement."]
+    return "\n".join(lines)
+
+
+def name_items(text: str, items: list[str]) -> str:
+    """Item numbers in a message, with their names beside them."""
+
+    def named(match: re.Match[str]) -> str:
+        numbers = [int(number) for number in match[2].split(", ")]
+        return f"{match[1]} {', '.join(f'{number} ({items[number]})' for number in numbers)}"
+
+    return re.sub(r"\b(items?) (\d+(?:, \d+)*)", named, text)
+
+
+def _consensus(facts: dict[str, Any]) -> str:
+    part, items = facts["components"][0], facts["items"]
+    many = len(part["values"]) > 1
+    header = ["place", "item", "mean place"]
+    rows: list[list[object]] = []
+    for place, item in enumerate(part["consensus"], start=1):
+        row: list[object] = [place, shorten(items[item], 30), f"{part['mean_places'][item]:.2f}"]
+        if part["place_intervals"] is not None:
+            row.append("{:.0f}–{:.0f}".format(*part["place_intervals"][item]))
+        if many:
+            row.append(_number(part["values"][item]))
+            if part["intervals"] is not None:
+                row.append(_range(part["intervals"][item]) if part["values"][item] is not None else "")
+        rows.append(row)
+    if part["place_intervals"] is not None:
+        header.append("95%")
+    if many:
+        header.append(part["parameter"])
+        if part["intervals"] is not None:
+            header.append("95%")
+    text = table(header, rows, "rl")
+    if part["parameter"] and not many:
+        interval = part["intervals"]
+        shown = f" ({_range(interval[0])})" if interval else ""
+        text += f"\n\n  {part['parameter']} {_number(part['values'][0])}{shown}"
+    notes = {
+        "overtakes": "overtakes: items before it in the reference that it passes, on average.",
+        "logit": "logit: a difference of d between two items means odds of e^d.",
+        "phi": "phi: the factor in probability for each item passed; 0 sure, 1 uniform." if many else "",
+    }
+    note = notes.get(part["parameter"] or "", "")
+    return text + (f"\n\n  {note}" if note else "")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _range(interval: list[float] | None) -> str:
+    return "" if interval is None else f"{interval[0]:.3f} – {interval[1]:.3f}"
+
+
+def _components(facts: dict[str, Any]) -> str:
+    items, parts = facts["items"], facts["components"]
+    most = max(6, 68 // len(parts) - 2)
+    header = ["place"] + [f"component {number}" for number in range(1, len(parts) + 1)]
+    rows = [["weight"] + [f"{part['weight']:.3f}" for part in parts]]
+    if parts[0].get("weight_interval"):
+        rows.append(["95%"] + [_range(part["weight_interval"]) for part in parts])
+    if len(parts[0]["values"]) == 1:
+        rows.append([parts[0]["parameter"]] + [f"{part['values'][0]:.3f}" for part in parts])
+        if parts[0]["intervals"]:
+            rows.append(["95%"] + [_range(part["intervals"][0]) for part in parts])
+    for place in range(len(items)):
+        rows.append([str(place + 1)] + [shorten(items[part["consensus"][place]], most) for part in parts])
+    header = [header[0]] + [shorten(name, most) for name in header[1:]]
+    return table(header, rows, "r" + "l" * len(parts))

@@ -1,0 +1,151 @@
+"""Results to figures: drawn from plain numbers, as the result files hold them, without torch."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from factorank.errors import FactorankError
+
+
+def fit_figure(facts: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """A heat map for each component of a fitted law: how likely each item is at each place.
+
+    Items are in the order of the consensus, so a sure one lies on the diagonal. A circle marks an item's
+    place in the consensus, a bar through it the middle 95% of its places in refits to other draws of voters.
+    ``facts`` is what ``fit.json`` holds.
+    """
+    pyplot = _pyplot()
+    from matplotlib import patheffects as effects
+
+    parts = facts["components"]
+    names = [_short(name, 24) for name in facts["items"]]
+    n = len(names)
+    cell = min(0.5, 18 / n)
+    width = 1.2 + 0.09 * max(map(len, names)) + max(cell * n, 2.6)
+    across = min(3, len(parts))
+    down = -(-len(parts) // across)
+    size = (width * across + 0.6, (cell * n + 1.1) * down + 0.6)
+    figure, axes = pyplot.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
+    for axis in axes.flat[len(parts) :]:
+        axis.set_visible(False)
+    highest = max(max(map(max, part["marginals"])) for part in parts)
+    outline = [effects.Stroke(linewidth=3.5, foreground="white"), effects.Normal()]
+    image = None
+    for axis, part in zip(axes.flat, parts, strict=False):
+        order = part["consensus"]
+        rows = [part["marginals"][item] for item in order]
+        image = axis.imshow(rows, cmap="Blues", vmin=0, vmax=1.15 * highest, aspect="auto")
+        axis.scatter(range(n), range(n), s=min(60, 900 / n), facecolors="white", edgecolors="black", zorder=4)
+        if part["place_intervals"] is not None:
+            for row, item in enumerate(order):
+                low, high = part["place_intervals"][item]
+                axis.plot(
+                    [low - 1, high - 1],
+                    [row, row],
+                    color="black",
+                    linewidth=1.2,
+                    zorder=3,
+                    path_effects=outline,
+                )
+        if n <= 12:
+            for row, values in enumerate(rows):
+                for place, value in enumerate(values):
+                    if value >= 0.005:
+                        axis.text(
+                            place,
+                            row + 0.28,
+                            f"{100 * value:.0f}",
+                            ha="center",
+                            va="center",
+                            fontsize=7,
+                            color="white" if value > 0.6 * highest else "black",
+                        )
+        axis.set_yticks(range(n), [names[item] for item in order], fontsize=9 if n <= 30 else 6)
+        step = 1 if n <= 30 else 10
+        axis.set_xticks(range(step - 1, n, step), range(step, n + 1, step))
+        axis.set_xlabel("place")
+        axis.set_title(_component_title(part, len(parts)), fontsize=10)
+    note = "circle: consensus" + (f"; bar: 95% of {facts['refits']} refits" if facts["refits"] else "")
+    figure.suptitle(
+        f"{facts.get('title') or facts.get('file') or ''}\n{facts['family']}; {note}", fontsize=10
+    )
+    assert image is not None
+    figure.colorbar(
+        image, ax=axes.ravel().tolist(), label="probability (numbers: %)" if n <= 12 else "probability"
+    )
+    _save(figure, path)
+
+
+def _component_title(part: dict[str, Any], count: int) -> str:
+    title = [] if count == 1 else [f"{100 * part['weight']:.0f}% of voters"]
+    if part["parameter"] == "phi" and len(part["values"]) == 1:
+        title.append(f"φ = {part['values'][0]:.3f}")
+    return ", ".join(title)
+
+
+def _save(figure: Any, path: str | os.PathLike[str]) -> None:
+    import io
+
+    from factorank.files import write_whole
+
+    data = io.BytesIO()
+    figure.savefig(data, format=Path(path).suffix.lstrip(".") or "png", dpi=150, metadata={"Software": None})
+    _pyplot().close(figure)
+    write_whole(path, data.getvalue())
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise FactorankError("figures need matplotlib: pip install 'factorank[figures]'") from None
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def read_results(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The objects of a results file, one a line."""
+    rows = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise FactorankError(f"{path}:{number}: not JSON: {error}") from None
+    return rows
+
+
+def codes_figure(rows: list[dict[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Time per element against n, log-log: a panel for each device and direction, ours beside the paper's."""
+    pyplot = _pyplot()
+    devices = sorted({row["device"] for row in rows})
+    figure, axes = pyplot.subplots(
+        len(devices), 2, figsize=(9, 3.6 * len(devices)), squeeze=False, sharex=True, layout="constrained"
+    )
+    marks = {"lehmer": "o", "left-lehmer": "s", "fisher-yates": "^", "insertion": "D"}
+    for line, device in zip(axes, devices, strict=True):
+        for axis, direction in zip(line, ("encode", "decode"), strict=True):
+            part = sorted(
+                (row for row in rows if row["device"] == device and row["direction"] == direction),
+                key=lambda row: row["n"],
+            )
+            for code, mark in marks.items():
+                points = [row for row in part if row["code"] == code]
+                n = [row["n"] for row in points]
+                style = {"marker": mark, "markersize": 5, "linewidth": 1.2}
+                axis.plot(n, [1e9 * row["ours"] for row in points], color="black", label=code, **style)
+                axis.plot(n, [1e9 * row["peer"] for row in points], color="0.65", **style)
+            limit = {row["n"]: 1e9 * row["limit"] for row in part}
+            axis.plot(list(limit), list(limit.values()), "k:", linewidth=1.2, label="copy")
+            axis.set(xscale="log", yscale="log", title=f"{direction}, {device}", xlabel="n")
+            axis.title.set_fontsize(9)
+            axis.grid(alpha=0.3)
+        line[0].set_ylabel("ns per element")
+        line[0].legend(fontsize=8, title="black: factorank\ngrey: paper's algorithm", title_fontsize=8)
+    _save(figure, path)

@@ -1,0 +1,247 @@
+"""The command line: every command, its errors, and that it starts without torch."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import factorank as fr
+from factorank.cli import command, command_names, main
+from factorank.commands import codes
+from factorank.commands._text import shorten, table, width
+from factorank.commands.fit import name_items
+from factorank.data import Rankings, read_rankings, write_rankings
+from factorank.distributions.saving import load_law
+
+
+@pytest.fixture
+def votes(tmp_path):
+    """A file of complete rankings of four named items."""
+    law = fr.Mallows([2, 0, 3, 1], 0.4)
+    orders = law.sample((200,), generator=torch.Generator().manual_seed(0))
+    path = tmp_path / "votes.soc"
+    write_rankings(Rankings.from_orders(orders, ["ann", "bob", "cat", "dan"]), path)
+    return path
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Run the command line in a folder of its own: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            code = stop.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["--version"], ["nope"]])
+def test_it_starts_without_torch(arguments):
+    code = (
+        "import sys; from factorank.cli import main\n"
+        f"try: main({arguments!r})\nexcept SystemExit: pass\n"
+        "assert not {'torch', 'numba', 'numpy', 'matplotlib', 'polars'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_python_m_factorank():
+    done = subprocess.run(
+        [sys.executable, "-m", "factorank", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"factorank {fr.__version__}\n")
+
+
+def test_every_command_is_listed_with_its_first_line(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    for name in command_names():
+        assert f"\n  {name} " in out
+        first = command(name).__doc__.splitlines()[0]
+        assert first.endswith(".")
+        assert first.split()[0] in out
+    assert max(map(len, out.splitlines())) < 80
+    assert {"fit", "sample", "compare", "bench", "codes"} <= set(command_names())
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_help_of_every_command_is_plain_text_that_fits(name, run):
+    code, out, _ = run(name, "--help")
+    assert code == 0
+    assert "\x1b" not in out
+    assert out.startswith(f"usage: factorank {name}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "there is no command 'nope'; there are bench, "),
+        (["fit", "missing.soc"], "missing.soc: No such file or directory"),
+        (["fit", "bad.soc"], "bad.soc:1: expected '# FILE NAME: …'"),
+        (["fit", "partial.csv"], "partial.csv: row 0 does not rank 'b': say --unranked below"),
+        (["fit", "tied.csv"], "tied.csv: row 0 ties 'a' and 'b'; --break-ties puts"),
+        (
+            ["fit", "numbers.csv"],
+            "numbers.csv:1: the columns are named by numbers only: say --format orders if",
+        ),
+        (["fit", "zero.csv"], "zero.csv:2: the rank of 'a' is 0; ranks begin with 1 (or say --first-rank 0)"),
+        (["compare", "partial.csv"], "partial.csv: row 0 does not rank 'b'"),
+        (["compare", "tied.csv", "--components", "0"], "a mixture has at least 1 component, not 0"),
+        (
+            ["fit", "partial.csv", "--unranked", "below", "--model", "rim"],
+            "rim is fitted to complete rankings only",
+        ),
+        (["sample", "."], "neither a law (law.json) nor a model (config.json)"),
+        (["sample", ".", "--count", "0"], "--count is at least 1, not 0"),
+        (["bench", "nothing"], "there is no benchmark 'nothing'"),
+        (["codes", "1", "2"], "permutations of 0..1 but it holds 2 at position 1"),
+    ],
+)
+def test_errors_are_one_line_and_code_2(arguments, message, run, tmp_path):
+    (tmp_path / "bad.soc").write_text("1: 1,2\n")
+    (tmp_path / "partial.csv").write_text("a,b\n1,\n2,1\n")
+    (tmp_path / "tied.csv").write_text("a,b\n1,1\n2,1\n")
+    (tmp_path / "numbers.csv").write_text("1,2\n1,2\n2,1\n")
+    (tmp_path / "zero.csv").write_text("a,b\n0,1\n")
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("factorank: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("model", ["mallows", "generalized-mallows", "rim", "plackett-luce", "mixture"])
+def test_fit_reports_saves_and_draws(model, votes, run, tmp_path):
+    code, out, err = run("fit", votes, "--model", model, "--bootstrap", 5, "--restarts", 1, "--out", "mine")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    for name in ("ann", "bob", "cat", "dan", "bits a ranking", "AIC, BIC", "95%"):
+        assert name in out
+    folder = tmp_path / "mine"
+    assert (folder / "fit.png").read_bytes().startswith(b"\x89PNG")
+    facts = json.loads((folder / "fit.json").read_text())
+    law = load_law(folder)
+    orders = read_rankings(votes)
+    total = float((law.log_prob(orders.orders()) * orders.weights).sum())
+    assert facts["log_likelihood"] == pytest.approx(total, rel=1e-6)
+    if model == "mallows":
+        assert facts["components"][0]["consensus"] == [2, 0, 3, 1]
+        low, high = facts["components"][0]["intervals"][0]
+        assert low <= facts["components"][0]["values"][0] <= high
+
+
+def test_fit_again_replaces_its_own_folder_but_nothing_else(votes, run, tmp_path):
+    for _ in range(2):
+        code, out, _ = run("fit", votes, "--bootstrap", 0, "--no-picture")
+        assert code == 0
+    assert "saved in runs/fit/votes-mallows: law.json, law.safetensors, fit.json\n" in out
+    (tmp_path / "runs/fit/votes-mallows/notes.txt").write_text("mine")
+    code, _, err = run("fit", votes)
+    assert code == 2
+    assert "holds 'notes.txt', too" in err
+
+
+@pytest.mark.parametrize("model", ["mallows", "plackett-luce"])
+def test_fit_to_top_lists(model, run, tmp_path):
+    (tmp_path / "tops.csv").write_text("count,a,b,c\n30,1,2,\n10,,1,2\n5,2,,1\n7,3,2,1\n")
+    code, out, _ = run("fit", "tops.csv", "--unranked", "below", "--model", model, "--bootstrap", 3)
+    assert code == 0
+    assert "52 rankings of 3 items" in out
+
+
+def test_sample_prints_names_or_writes_files(votes, run, tmp_path):
+    run("fit", votes, "--bootstrap", 0, "--no-picture", "--out", "law")
+    code, out, _ = run("sample", "law", "--count", 3, "--seed", 1)
+    assert code == 0
+    assert [sorted(line.split(" > ")) for line in out.splitlines()] == [["ann", "bob", "cat", "dan"]] * 3
+    assert run("sample", "law", "--count", 3, "--seed", 1)[1] == out
+    assert run("sample", "law", "--count", 3, "--seed", 2)[1] != out
+    for name in ("s.csv", "s.soc"):
+        code, out, _ = run("sample", "law", "--count", 50, "--out", name)
+        assert "50 orders of 4 items written" in out
+        assert read_rankings(tmp_path / name, items=None).voters == 50
+    assert (tmp_path / "s.csv").read_text().startswith("place 1,place 2,place 3,place 4\n")
+
+
+def test_sample_from_a_model(run, tmp_path):
+    model = fr.PermutationModel(n=4, code="lehmer", objective="masked", width=8, depth=1, heads=1)
+    model.save_pretrained(tmp_path / "model")
+    code, out, _ = run("sample", "model", "--count", 2, "--nfe", 1)
+    assert code == 0
+    assert [sorted(line.split(" > ")) for line in out.splitlines()] == [["0", "1", "2", "3"]] * 2
+
+
+def test_compare_prints_one_table(votes, run):
+    code, out, err = run("compare", votes, "--components", 2, "--restarts", 1)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "votes.soc: 200 rankings of 4 items, 40 of them held out"
+    families = [line.split()[:2] for line in lines[3:10]]
+    assert families == [
+        ["uniform", "1"],
+        ["mallows", "1"],
+        ["mallows", "2"],
+        ["generalized-mallows", "1"],
+        ["rim", "1"],
+        ["plackett-luce", "1"],
+        ["plackett-luce", "2"],
+    ]
+    assert sum("*" in line for line in lines[3:10]) == 1
+    assert max(map(len, lines)) < 80
+
+
+def test_bench_passes_its_arguments_on(run, monkeypatch, tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").touch()
+    (tmp_path / "benchmarks" / "echo.py").write_text("def main(argv):\n    print(argv)\n    return 3\n")
+    monkeypatch.setattr(
+        "factorank.commands.bench.__file__", str(tmp_path / "factorank" / "commands" / "bench.py")
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert run("bench", "echo", "--fast", "--help") == (3, "['--fast', '--help']\n", "")
+    monkeypatch.setattr("factorank.commands.bench.__file__", str(tmp_path / "x" / "y" / "z" / "bench.py"))
+    code, _, err = run("bench", "echo")
+    assert code == 2
+    assert "the benchmarks are in a checkout of the source" in err
+
+
+def test_codes_shows_the_papers_examples(run):
+    code, out, _ = run("codes")
+    assert code == 0
+    for text in (
+        "decoding lehmer 2 3 2 0 0",
+        "decoding fisher-yates 3 1 0 0",
+        "decoding insertion 0 0 1 3 2",
+    ):
+        assert text in out
+    assert max(map(len, out.splitlines())) < 80
+
+
+def test_the_steps_of_decoding_end_in_the_order():
+    for order in fr.permutation_at(torch.arange(120), 5).tolist():
+        for name in ("lehmer", "left-lehmer", "fisher-yates", "insertion"):
+            last = codes.decoding(name, tuple(order)).splitlines()[-1]
+            assert last.endswith(" " + " ".join(map(str, order)))
+
+
+def test_tables_align_wide_characters():
+    text = table(["item", "n"], [["日本", 1], ["e\u0301", 22]], "lr")
+    assert {width(line) for line in text.splitlines()[1:]} == {width("  日本  22")}
+    assert shorten("日本語の候補者", 8) == "日本語…"
+    assert shorten("short", 5) == "short"
+
+
+def test_messages_name_items():
+    said = name_items("nothing above item 1 and nothing below items 0, 2", ["ann", "bob", "cat"])
+    assert said == "nothing above item 1 (bob) and nothing below items 0 (ann), 2 (cat)"
