@@ -179,8 +179,8 @@ def _explain(edges: np.ndarray, parts: list[np.ndarray]) -> tuple[list[str], np.
     losers = [parts[k] for k in range(len(parts)) if between[:k, k].any() and not between[k, k + 1 :].any()]
     if winners:
         said.append(
-            "the likelihood has no maximum: nothing is ever placed above"
-            f" {'; '.join(_names(part) for part in winners)} (of another group) and nothing below"
+            "the likelihood has no maximum: nothing else is ever placed above"
+            f" {'; '.join(_names(part) for part in winners)}, and nothing else below"
             f" {'; '.join(_names(part) for part in losers)}, so their logits go apart for ever; a penalty="
             " above 0 makes it finite"
         )

@@ -68,5 +68,5 @@ def insertion_shares(
     counts = np.bincount(cells, np.repeat(weights, n), n * n).reshape(n, n)
     smooth = counts + smoothing * np.tri(n)
     probs = smooth / smooth.sum(1, keepdims=True)
-    met = counts > 0
+    met = (counts > 0) & (probs > 0)  # a weight next to nothing may round to no share at all
     return probs, float((counts[met] * np.log(probs[met])).sum())

@@ -1,0 +1,197 @@
+import itertools
+import math
+
+import pytest
+import torch
+
+import factorank as fr
+from factorank.distributions.fitting.mixture import FAMILIES
+
+N = 6
+CENTRAL = torch.tensor([3, 1, 4, 0, 5, 2])
+
+
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def votes_of(law, count=1500, seed=0):
+    return law.sample((count,), generator=generator(seed))
+
+
+def truth(family):
+    one, other = CENTRAL, CENTRAL.flip(0)
+    if family == "mallows":
+        parts = [fr.Mallows(one, 0.3), fr.Mallows(other, 0.5)]
+    elif family == "generalized-mallows":
+        phis = torch.tensor([1.0, 0.2, 0.3, 0.6, 0.4, 0.3])
+        parts = [fr.GeneralizedMallows(one, phis), fr.GeneralizedMallows(other, phis.flip(0))]
+    elif family == "rim":
+        table = torch.rand(N, N, generator=generator(5)).tril() ** 3
+        table = (table + 2 * torch.eye(N)) / (table + 2 * torch.eye(N)).sum(1, keepdim=True)
+        parts = [fr.RIM(table, one), fr.RIM(table, other)]
+    else:
+        logits = torch.tensor([2.0, 1.0, 0.5, -0.5, -1.0, -2.0])
+        parts = [fr.PlackettLuce(logits), fr.PlackettLuce(-logits)]
+    return fr.Mixture([0.35, 0.65], parts)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("components", [1, 2, 3])
+def test_the_likelihood_never_falls(family, components):
+    votes = votes_of(truth(family), 400)
+    law = fr.Mixture.fit(votes, components=components, family=family, restarts=2, generator=generator(1))
+    history = law.report.history
+    assert all(later >= earlier - 1e-9 * abs(earlier) for earlier, later in itertools.pairwise(history))
+    assert history[-1] == law.report.log_likelihood
+    assert law.report.log_likelihood == pytest.approx(float(law.log_prob(votes).sum()), rel=1e-10)
+    assert float(law.weights.sum()) == pytest.approx(1)
+    single = {"mallows": 1, "generalized-mallows": N - 1, "rim": 15, "plackett-luce": N - 1}[family]
+    assert law.report.parameters == components * single + components - 1
+    p, value = law.report.parameters, law.report.log_likelihood
+    assert law.report.aic == pytest.approx(2 * p - 2 * value)
+    assert law.report.bic == pytest.approx(p * math.log(400) - 2 * value)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_components_are_recovered(family):
+    law = truth(family)
+    votes = votes_of(law)
+    found = fr.Mixture.fit(votes, components=2, family=family, generator=generator(1))
+    assert found.report.converged
+    assert float(found.weights.min()) == pytest.approx(0.35, abs=0.04)
+    assert found.report.log_likelihood >= float(law.log_prob(votes).sum())
+    fresh = votes_of(law, 4000, seed=9)  # close to the truth as a law, however it is written
+    gap = float((law.log_prob(fresh) - found.log_prob(fresh)).mean())
+    assert abs(gap) < 0.03
+    order = found.weights.argsort().tolist()
+    if family == "mallows":
+        for k, expected in zip(order, law.components, strict=True):
+            assert torch.equal(found.components[k].central, expected.central)
+            assert float(found.components[k].phi) == pytest.approx(float(expected.phi), abs=0.03)
+    if family == "plackett-luce":
+        for k, expected in zip(order, law.components, strict=True):
+            torch.testing.assert_close(found.components[k].logits.float(), expected.logits, atol=0.35, rtol=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_component_is_the_plain_fit(family):
+    votes = votes_of(truth(family), 300)
+    law = fr.Mixture.fit(votes, components=1, family=family)
+    plain = {
+        "mallows": fr.Mallows,
+        "generalized-mallows": fr.GeneralizedMallows,
+        "rim": fr.RIM,
+        "plackett-luce": fr.PlackettLuce,
+    }[family].fit(votes)
+    assert law.report.log_likelihood == pytest.approx(plain.report.log_likelihood, abs=1e-4)
+    torch.testing.assert_close(law.log_prob(votes), plain.log_prob(votes), atol=1e-3, rtol=0)
+
+
+def test_a_richer_family_is_at_least_as_likely_from_the_same_start():
+    votes = votes_of(truth("mallows"), 600)
+    values = [
+        fr.Mixture.fit(votes, components=2, family=family, generator=generator(3)).report.log_likelihood
+        for family in ("mallows", "generalized-mallows")
+    ]
+    assert values[0] <= values[1]
+
+
+def test_weights_are_repetitions():
+    votes = votes_of(truth("mallows"), 60)
+    counts = torch.arange(60) % 4
+    one = fr.Mixture.fit(votes, counts, components=2, restarts=1, generator=generator(0))
+    other = fr.Mixture.fit(
+        votes.repeat_interleave(counts, 0), components=2, restarts=1, generator=generator(0)
+    )
+    assert one.report.log_likelihood == pytest.approx(other.report.log_likelihood)
+    assert one.report.rankings == other.report.rankings == float(counts.sum())
+
+
+def test_seeds_and_restarts():
+    votes = votes_of(truth("mallows"), 200)
+    one, other = (fr.Mixture.fit(votes, components=3, restarts=3, generator=generator(4)) for _ in range(2))
+    assert one.report == other.report
+    assert len(one.report.restarts) == 3
+    assert one.report.history[-1] == max(one.report.restarts)
+
+
+def test_more_components_than_votes_can_fill():
+    votes = torch.tensor([[0, 1, 2]] * 5 + [[2, 1, 0]] * 5)
+    law = fr.Mixture.fit(votes, components=4, generator=generator(0))
+    assert law.log_prob(votes).isfinite().all()
+    assert law.report.log_likelihood == pytest.approx(10 * math.log(0.5), abs=1e-3)
+    assert float(law.weights.sum()) == pytest.approx(1)
+    same = fr.Mixture.fit(torch.tensor([[1, 0, 2]] * 3), components=2, generator=generator(0))
+    assert same.report.log_likelihood == pytest.approx(0, abs=1e-6)
+
+
+def test_an_empty_component_keeps_weight_zero():
+    from factorank.distributions.fitting import mixture
+
+    class Selfish(mixture._Mallows):
+        """An M-step that lets all components but the first explain nothing."""
+
+        def maximise(self, rows, weights, previous):
+            law = super().maximise(rows, weights, previous)
+            law.first = not getattr(self, "met", False) if previous is None else previous.first
+            self.met = True
+            if not law.first:
+                law._log_prob = lambda orders: torch.full(orders.shape[:-1], -math.inf, dtype=torch.float64)
+            return law
+
+    votes = fr.random_permutations(4, (30,), generator=generator(0))
+    run = mixture._run(
+        Selfish(0.0, 0.0), votes.numpy(), torch.ones(30).double().numpy(), 2, 50, 1e-6, generator(1)
+    )
+    assert run.shares.tolist() == [1.0, 0.0]
+    assert run.converged
+    assert math.isfinite(run.likelihood)
+
+
+def test_held_out_rankings():
+    law, votes = truth("mallows"), votes_of(truth("mallows"), 900)
+    given = fr.Mixture.fit(votes[:600], components=2, held_out=votes[600:], generator=generator(0))
+    assert given.report.held_out == pytest.approx(float(given.log_prob(votes[600:]).mean()))
+    shared = fr.Mixture.fit(votes, components=2, held_out=0.25, generator=generator(0))
+    assert shared.report.rankings == 675
+    assert shared.report.held_out == pytest.approx(-float(-law.log_prob(votes).mean()), abs=0.2)
+    weights = torch.rand(900, generator=generator(2), dtype=torch.float64)
+    weighted = fr.Mixture.fit(votes, weights, components=2, held_out=0.5, generator=generator(0))
+    assert 0 < weighted.report.rankings < float(weights.sum())
+    assert math.isfinite(weighted.report.held_out)
+
+
+def test_stopping_early_is_said():
+    law = fr.Mixture.fit(
+        votes_of(truth("mallows"), 200), components=3, max_iterations=2, generator=generator(0)
+    )
+    assert not law.report.converged
+    assert "NO, after 2 iterations" in str(law.report)
+    assert any("still raised" in text for text in law.report.warnings)
+
+
+def test_a_plackett_luce_component_without_maximum_is_named_and_a_penalty_helps():
+    votes = torch.tensor([[0, 1, 2, 3]] * 30 + [[3, 2, 1, 0]] * 30)
+    law = fr.Mixture.fit(votes, components=2, family="plackett-luce", generator=generator(0))
+    assert law.log_prob(votes).isfinite().all()
+    assert any("no maximum" in text for text in law.report.warnings)
+    tame = fr.Mixture.fit(votes, components=2, family="plackett-luce", penalty=0.5, generator=generator(0))
+    assert not tame.report.warnings
+    assert float(torch.stack([part.logits for part in tame.components]).abs().max()) < 8
+    history = tame.report.history
+    assert all(later >= earlier - 1e-9 for earlier, later in itertools.pairwise(history))
+
+
+def test_smoothing_keeps_every_order_possible():
+    votes = votes_of(truth("rim"), 30)
+    law = fr.Mixture.fit(votes, components=2, family="rim", smoothing=0.5, generator=generator(0))
+    assert law.log_prob(votes_of(truth("rim"), 500, seed=3)).isfinite().all()
+    history = law.report.history
+    assert all(later >= earlier - 1e-9 for earlier, later in itertools.pairwise(history))
+
+
+def test_no_bar_without_a_terminal(capsys):
+    fr.Mixture.fit(votes_of(truth("mallows"), 50), components=2, progress=True, generator=generator(0))
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
