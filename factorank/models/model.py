@@ -109,13 +109,13 @@ class PermutationModel(nn.Module):
         """
         if self.causal:
             return None
-        if generator is None:  # with generator=None in the call the compiler refuses batches of any size
-            return torch.rand((), device=device), torch.rand((*batch, self.n), device=device)
+        # With generator=None in the call the compiler refuses batches of any size.
+        options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
         # Strata: one uniform shift of an even grid. Each is uniform on [0, 1), and together they are spread as
         # evenly as can be, which takes most of the variance out of the batch's mean.
         grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
-        strata = (grid + torch.rand((), device=device, generator=generator)).frac()
-        return strata, torch.rand((*batch, self.n), device=device, generator=generator)
+        strata = (grid + torch.rand((), **options)).frac()
+        return strata, torch.rand((*batch, self.n), **options)
 
     def loss(
         self,
