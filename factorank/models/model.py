@@ -111,7 +111,7 @@ class PermutationModel(nn.Module):
             return None
         # With generator=None in the call the compiler refuses batches of any size.
         options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
-        # Strata: one uniform shift of an even grid. Each is uniform on [0, 1), and together they are spread as
+        # Strata: one uniform shift of an even grid. Each is uniform on [0, 1); together they are spread as
         # evenly as can be, which takes most of the variance out of the batch's mean.
         grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
         strata = (grid + torch.rand((), **options)).frac()
