@@ -2,6 +2,8 @@
 
 from factorank.distributions.amp import AMP
 from factorank.distributions.base import PermutationDistribution, permutation
+from factorank.distributions.conditioning import Conditioned
+from factorank.distributions.conditioning_amp import AMPConditioned
 from factorank.distributions.fitting import FitError, FitReport, FitWarning, consensus
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.grim import GRIM
@@ -17,6 +19,8 @@ __all__ = [
     "AMP",
     "GRIM",
     "RIM",
+    "AMPConditioned",
+    "Conditioned",
     "FitError",
     "FitReport",
     "FitWarning",

@@ -284,9 +284,10 @@ _ALLOWED: dict[constraints.Constraint, str] = {
 }
 
 
-def as_orders(orders: Sequence[Any] | Tensor, what: str) -> Tensor:
-    """A parameter that holds permutations, as int64 ``(*batch, n)``."""
-    tensor = orders if isinstance(orders, Tensor) else torch.as_tensor(orders)
+def as_orders(orders: Sequence[Any] | Tensor, what: str, like: object = None) -> Tensor:
+    """A parameter that holds permutations, as int64 ``(*batch, n)``; a list goes where ``like`` is."""
+    device = like.device if isinstance(like, Tensor) else None
+    tensor = orders if isinstance(orders, Tensor) else torch.as_tensor(orders, device=device)
     if tensor.numel() == 0 and not isinstance(orders, Tensor):
         tensor = tensor.to(torch.int64)  # an empty list has no integers to tell its dtype by
     check_integer(tensor, f"{what} takes a permutation")

@@ -153,15 +153,17 @@ def lehmer_places(probs: Tensor) -> Tensor:
 # Truncated geometric positions: P(k) = q^k / (1 + q + … + q^(size-1)).
 
 
-def geometric_sums(ratio: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+def geometric_sums(ratio: Tensor, sizes: Tensor, largest: int | None = None) -> tuple[Tensor, Tensor]:
     r""":math:`\sum_{k<m} q^k` and :math:`\sum_{k<m} k q^k` for each ratio q in [0, 1] and size m.
+
+    ``largest`` is the largest size; the number of ratios, n, unless given.
 
     By doubling the number of terms: only positive numbers are added and multiplied, so that values and
     gradients are right to a few units of the last digit everywhere, q = 0 and q = 1 included.
     """
     total, moment, power = torch.zeros_like(ratio), torch.zeros_like(ratio), torch.ones_like(ratio)
     terms = torch.zeros_like(sizes)
-    for bit in reversed(range(int(sizes.max()).bit_length() if sizes.numel() else 0)):
+    for bit in reversed(range((ratio.shape[-1] if largest is None else largest).bit_length())):
         moment = moment + power * (moment + terms * total)
         total = total * (1 + power)
         power, terms = power * power, terms * 2
@@ -213,7 +215,7 @@ def draw_geometric(
     flat = log_ratio == 0
     mass = torch.where(flat, sizes.double(), torch.expm1(log_ratio * sizes))
     uniform = torch.rand(shape, dtype=torch.float64, device=log_ratio.device, generator=generator).mul_(mass)
-    if flat.any():
+    if log_ratio.is_cuda or flat.any():  # on a GPU asking would cost a synchronisation
         draws = torch.where(flat, uniform, uniform.log1p() / log_ratio)
     else:
         draws = uniform.log1p_().div_(log_ratio)

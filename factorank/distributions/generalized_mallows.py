@@ -59,7 +59,7 @@ class GeneralizedMallows(FactorizedDistribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        central = as_orders(central, "GeneralizedMallows")
+        central = as_orders(central, "GeneralizedMallows", like=phis)
         phis = as_reals(phis, central)
         n = central.shape[-1]
         if phis.shape[-1:] != (n,):

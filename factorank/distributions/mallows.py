@@ -71,7 +71,7 @@ class Mallows(FactorizedDistribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        central = as_orders(central, "Mallows")
+        central = as_orders(central, "Mallows", like=phi)
         phi = as_reals(phi, central)
         n = central.shape[-1]
         if weights is None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
@@ -137,4 +138,6 @@ def log_exponential(
 
 def order_of_clocks(times: Tensor) -> Tensor:
     """The items in the order in which their clocks ring: ``(*batch, n)``."""
+    if times.device.type == "cpu" and not torch.compiler.is_compiling():
+        return torch.from_numpy(np.argsort(times.numpy(), axis=-1))  # several times faster than torch's
     return times.argsort(-1)

@@ -61,7 +61,7 @@ class RIM(FactorizedDistribution):
         n = table.shape[-1]
         if reference is None:
             reference = torch.arange(n, device=table.device)
-        reference = as_orders(reference, "RIM")
+        reference = as_orders(reference, "RIM", like=table)
         if reference.shape[-1] != n:
             raise DistributionError(
                 f"RIM has {n} rows of {self._given} but a reference of {reference.shape[-1]} items"

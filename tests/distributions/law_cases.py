@@ -49,7 +49,7 @@ class History(torch.nn.Module):
 
 
 def _uniform(central: Tensor, zero: Tensor) -> fr.Uniform:
-    return fr.Uniform(central.shape[-1], batch_shape=central.shape[:-1], dtype=zero.dtype)
+    return fr.Uniform(central.shape[-1], batch_shape=central.shape[:-1], dtype=zero.dtype, device=zero.device)
 
 
 CASES = {

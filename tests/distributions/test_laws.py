@@ -237,3 +237,33 @@ def test_pickle(case):
     law = case.law(3, (2,))
     again = pickle.loads(pickle.dumps(law))
     torch.testing.assert_close(again.log_prob(all_orders(3)[:, None]), law.log_prob(all_orders(3)[:, None]))
+
+
+@pytest.mark.gpu
+@laws
+def test_on_a_gpu(case):
+    """Same log-probabilities as on the CPU, with gradients; samples agree; conditioning works there too."""
+    n = 5
+    central = fr.random_permutations(n, (2,), generator=torch.Generator().manual_seed(1))
+    numbers = case.numbers(n, (2,))
+    law = case.make(central, *numbers)
+    there = case.make(central.cuda(), *[x.cuda().requires_grad_() for x in numbers])
+    orders = all_orders(n)[:, None]
+    torch.testing.assert_close(there.log_prob(orders.cuda()).cpu(), law.log_prob(orders))
+    torch.testing.assert_close(there.entropy().cpu(), law.entropy())
+    torch.testing.assert_close(there.marginals().cpu(), law.marginals())
+    torch.testing.assert_close(there.mean_ranks().cpu(), law.mean_ranks())
+    assert torch.equal(there.mode.cpu(), law.mode)
+    generator = torch.Generator("cuda").manual_seed(0)
+    draws = there.sample((20_000,), generator=generator)
+    assert draws.is_cuda
+    shares = torch.nn.functional.one_hot(fr.index_of(draws), math.factorial(n)).double().mean(0).cpu()
+    torch.testing.assert_close(shares.T, law.log_prob(orders).exp(), atol=0.015, rtol=0)
+    given, here = there.condition([3, 0, 2]), law.condition([3, 0, 2])
+    torch.testing.assert_close(given.log_prob(orders.cuda()).cpu(), here.log_prob(orders))
+    assert given.agrees(given.sample((50,), generator=generator)).all()
+    assert torch.equal(given.mode.cpu(), here.mode)
+    with pytest.raises(fr.PermutationError, match="row 1 holds 0 twice"):
+        case.make(central[0].cuda(), *[x[0].cuda() for x in numbers]).log_prob(
+            torch.tensor([[0, 1, 2, 3, 4], [0, 0, 1, 2, 3]], device="cuda")
+        )

@@ -15,7 +15,7 @@ def test_geometric_sums_are_exact(size, ratio):
     from fractions import Fraction
 
     q = Fraction(ratio)
-    total, moment = geometric_sums(torch.tensor([ratio], dtype=torch.float64), torch.tensor([size]))
+    total, moment = geometric_sums(torch.tensor([ratio], dtype=torch.float64), torch.tensor([size]), size)
     exact_total = exact_moment = Fraction(0)
     power = 1.0 if size > 100 else Fraction(1)  # exact powers of long fractions take too long
     for k in range(size):
