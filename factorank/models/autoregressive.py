@@ -39,15 +39,16 @@ class AutoregressiveLaw(PermutationLaw):
         """The likeliest orders that a beam of that width finds, best first, and their log-probabilities.
 
         ``(*batch, found, n)`` and ``(*batch, found)``; ``found`` is the width unless there are fewer codes.
-        Where a row has fewer orders of non-zero probability, the rest have log-probability minus infinity.
+        Where a row has fewer orders of non-zero probability, the rest are -1 and minus infinity.
         """
         if width < 1:
             raise ModelError(f"a beam keeps at least 1 order, not {width}")
         found = []
-        for rows, _ in self._chunks(1, at_once=width):
-            given = self.given.part(rows.start, rows.stop)
+        for given, _, _ in self._chunks(1, at_once=width):
             code, log_prob = self._beam(given, width)
-            found.append((self._decode(given, code), log_prob))
+            none = (log_prob == -torch.inf)[..., None]
+            order = self._decode(given, torch.where(none, self.model.first_values, code))
+            found.append((torch.where(none, -1, order), log_prob))
         if not found:
             raise ModelError("a law with an empty batch has no orders to search for")
         shape = (*self.batch_shape, found[0][0].shape[0])
@@ -66,6 +67,7 @@ class AutoregressiveLaw(PermutationLaw):
             score = torch.zeros((1, given.rows), device=start.device)
             code = start.expand(1, *start.shape)
             value = torch.full((1, given.rows), model.network.mask_value, device=start.device)
+            sizes, different = model.code.sizes(model.n).tolist(), 1
             for position in range(model.n):
                 logits = model.network.step(value, position, memory, cache, mask)
                 given_here = start[:, position]
@@ -76,7 +78,8 @@ class AutoregressiveLaw(PermutationLaw):
                     (given_here != model.network.mask_value)[:, None], told, logits.log_softmax(-1)
                 )
                 candidates = (score[..., None] + log_probs).movedim(1, 0).reshape(given.rows, -1)
-                score, best = candidates.topk(min(width, candidates.shape[-1]), -1)
+                different *= sizes[position]
+                score, best = candidates.topk(min(width, different), -1)
                 score, best = score.T, best.T
                 parent, value = best // model.n, best % model.n
                 code = code.gather(0, parent[..., None].expand(-1, -1, model.n))

@@ -24,6 +24,8 @@ class Given:
     present: Tensor | None = None
     fixed: Tensor | None = None
     reference: Tensor | None = None
+    first_logits: Tensor | None = None
+    """What a masked model predicts before anything is revealed; kept for as long as one call lasts."""
 
     def part(self, start: int, stop: int) -> "Given":
         """The rows from start to stop."""

@@ -22,7 +22,7 @@ LARGEST_ENUMERATED = 7
 """The largest n for which a law lists all permutations by itself."""
 BEAM = 8
 """How many orders the search for an autoregressive mode keeps."""
-CHUNK = {"cpu": 2**23, "cuda": 2**29}
+CHUNK = {"cpu": 2**22, "cuda": 2**29}
 """How many numbers the widest tensor of a network evaluation may hold, by device; it bounds the memory."""
 
 
@@ -90,7 +90,7 @@ class PermutationLaw(Distribution):
 
         Drawn in chunks: beyond the result the memory does not grow with the number of samples.
         """
-        return self.sample_with_nfe(sample_shape, generator=generator)[0]
+        return self._sample(torch.Size(sample_shape), generator, None)
 
     @torch.no_grad()
     def sample_with_nfe(
@@ -98,16 +98,19 @@ class PermutationLaw(Distribution):
     ) -> tuple[Tensor, Tensor]:
         """:meth:`sample`, and how many network evaluations each took: ``(*sample_shape, *batch)``."""
         shape = torch.Size(sample_shape)
+        nfe = torch.zeros((shape.numel(), self.given.rows), dtype=torch.int64, device=self._device)
+        order = self._sample(shape, generator, nfe)
+        return order, nfe.view(torch.Size((*shape, *self.batch_shape)))
+
+    def _sample(self, shape: torch.Size, generator: torch.Generator | None, nfe: Tensor | None) -> Tensor:
         result = torch.empty((shape.numel(), self.given.rows, self.n), dtype=torch.int64, device=self._device)
-        nfe = torch.zeros(result.shape[:2], dtype=torch.int64, device=self._device)
         with evaluating(self.model):
-            for rows, draws in self._chunks(shape.numel()):
-                given = self.given.part(rows.start, rows.stop)
+            for given, rows, draws in self._chunks(shape.numel()):
                 step = _last(self._walk(given, draws.stop - draws.start, Draw(generator), generator))
                 result[draws, rows] = self._decode(given, step.code)
-                nfe[draws, rows] = step.nfe
-        shape = torch.Size((*shape, *self.batch_shape))
-        return result.view(*shape, self.n), nfe.view(shape)
+                if nfe is not None:
+                    nfe[draws, rows] = step.nfe
+        return result.view(*shape, *self.batch_shape, self.n)
 
     def log_prob(self, order: Tensor) -> Tensor:
         """The log-probability, in nats, of each order ``(*sample, *batch, n)``; shapes broadcast.
@@ -209,8 +212,7 @@ class PermutationLaw(Distribution):
         """
         result = torch.empty((self.given.rows, self.n), dtype=torch.int64, device=self._device)
         with evaluating(self.model):
-            for rows, _ in self._chunks(1, at_once=BEAM):
-                given = self.given.part(rows.start, rows.stop)
+            for given, rows, _ in self._chunks(1, at_once=BEAM):
                 result[rows] = self._decode(given, self._mode(given)[None])[0]
         return result.view(*self.batch_shape, self.n)
 
@@ -229,7 +231,7 @@ class PermutationLaw(Distribution):
         """
         shape = torch.Size(sample_shape)
         whole = torch.Size((*shape, *self.batch_shape, self.n))
-        steps = self._walk(self.given, shape.numel(), Draw(generator), generator)
+        steps = self._walk(dataclasses.replace(self.given), shape.numel(), Draw(generator), generator)
         while True:
             with torch.no_grad(), evaluating(self.model):
                 step = next(steps, None)
@@ -259,15 +261,21 @@ class PermutationLaw(Distribution):
     def _device(self) -> torch.device:
         return self.model.network.places.device
 
-    def _chunks(self, samples: int, at_once: int = 1) -> Iterator[tuple[slice, slice]]:
-        """Rectangles (rows of the batch, samples of each) that fit the memory."""
+    def _chunks(self, samples: int, at_once: int = 1) -> Iterator[tuple[Given, slice, slice]]:
+        """Rectangles (rows of the batch, samples of each) that fit the memory, and what is given there.
+
+        Those of the same rows follow each other and share a :class:`Given`, and so the first evaluation.
+        """
         widest = self.n * max(4 * self.model.width, 2 * self.n)
         most = max(1, CHUNK.get(self._device.type, CHUNK["cpu"]) // widest // at_once)
-        rows = min(self.given.rows, most)
-        draws = max(1, most // max(rows, 1))
-        for row in range(0, self.given.rows, max(rows, 1)):
+        rows = max(1, min(self.given.rows, most))
+        # Where the first evaluation is all there is, a sample takes no more than a few rows of numbers.
+        draws = max(1, (most if self.nfe != 1 else most * widest // (32 * self.n)) // rows)
+        for row in range(0, self.given.rows, rows):
+            where = slice(row, min(row + rows, self.given.rows))
+            given = dataclasses.replace(self.given.part(where.start, where.stop))
             for draw in range(0, samples, draws):
-                yield slice(row, min(row + rows, self.given.rows)), slice(draw, min(draw + draws, samples))
+                yield given, where, slice(draw, min(draw + draws, samples))
 
     def _decode(self, given: Given, code: Tensor) -> Tensor:
         order = orders.decoded(self.model, code, given.present)
@@ -312,8 +320,7 @@ class PermutationLaw(Distribution):
         law, rows, shape = self._aligned(order)
         parts: dict[int, list[Tensor]] = {}
         with evaluating(self.model):
-            for where, draws in law._chunks(rows.shape[0]):
-                given = law.given.part(where.start, where.stop)
+            for given, where, draws in law._chunks(rows.shape[0]):
                 code = law._encode(given, rows[draws, where])
                 score = law._score(given, code, generator)
                 if given.fixed is not None:

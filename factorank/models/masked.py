@@ -69,8 +69,7 @@ class MaskedLaw(PermutationLaw):
         law, rows, shape = self._aligned(order)
         result = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
         with torch.no_grad(), evaluating(self.model):
-            for where, draws in law._chunks(rows.shape[0]):
-                given = law.given.part(where.start, where.stop)
+            for given, where, draws in law._chunks(rows.shape[0]):
                 code = law._encode(given, rows[draws, where])
                 for step in law._walk(given, code.shape[0], Replay(code), None):
                     result[draws, where] = torch.as_tensor(step.nfe, device=rows.device)
@@ -129,14 +128,20 @@ class MaskedLaw(PermutationLaw):
             remaining = code == mask
             if self.nfe is None and not bool(remaining.any()):
                 return
-            # Before anything is revealed all samples of a row are alike: one evaluation serves them.
-            hidden = model.network.hidden(start if first else code, given.known, given.present)
-            if first or not static:
-                logits = model.network.head(hidden)
-                if not static:
-                    positions, inside = self._choose(logits, remaining, length, step)
+            if first:
+                # Before anything is revealed all samples of a row are alike: one evaluation serves them.
+                if given.first_logits is None:
+                    hidden = model.network.hidden(start, given.known, given.present)
+                    given.first_logits = model.network.head(hidden)
+                logits = given.first_logits
             else:
-                logits = model.network.head(_take(hidden, positions), positions)
+                hidden = model.network.hidden(code, given.known, given.present)
+                if static:
+                    logits = model.network.head(_take(hidden, positions), positions)
+                else:
+                    logits = model.network.head(hidden)
+            if not static:
+                positions, inside = self._choose(logits, remaining, length, step)
             if first:
                 everywhere = chooser.shared(logits, samples)
                 values = everywhere.gather(-1, positions)

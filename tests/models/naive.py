@@ -1,4 +1,4 @@
-"""The laws once more, written from the definition for tiny n: a loop over partitions, blocks and positions."""
+"""The laws once more, written from the definition for tiny n: loops over partitions, blocks, positions."""
 
 import itertools
 import math
@@ -11,7 +11,9 @@ from torch import Tensor
 import factorank as fr
 
 
-def small_model(n: int, code: str, objective: str = "masked", *, seed: int = 0, **options) -> fr.PermutationModel:
+def small_model(
+    n: int, code: str, objective: str = "masked", *, seed: int = 0, **options
+) -> fr.PermutationModel:
     """A random model that is far from uniform and whose positions depend on each other."""
     torch.manual_seed(seed)
     options = {"width": 16, "depth": 2, "heads": 2, **options}
@@ -29,7 +31,9 @@ def all_orders(n: int) -> Tensor:
 def all_sequences(model: fr.PermutationModel) -> Tensor:
     """Everything that the law of a model can draw."""
     n = model.n
-    return all_orders(n) if model.code.factorized else torch.tensor(list(itertools.product(range(n), repeat=n)))
+    return (
+        all_orders(n) if model.code.factorized else torch.tensor(list(itertools.product(range(n), repeat=n)))
+    )
 
 
 def cut(listing: list[int], nfe: int) -> list[tuple[int, ...]]:
@@ -39,7 +43,7 @@ def cut(listing: list[int], nfe: int) -> list[tuple[int, ...]]:
 
 
 def block_log_probs(model: fr.PermutationModel, code: Tensor, shown: list[int], known=None) -> Tensor:
-    """``(rows, n)``: log-probability of each value of ``code`` when the network sees only the positions shown."""
+    """``(rows, n)``: log-probability of each value of ``code`` when the network sees the positions shown."""
     visible = torch.full_like(code, model.n)
     visible[:, shown] = code[:, shown]
     logits = model.network.head(model.network.hidden(visible, known, None))
@@ -61,7 +65,9 @@ def random_probs(model: fr.PermutationModel, order: Tensor, nfe: int) -> Tensor:
     for listing in itertools.permutations(range(model.n)):
         key = tuple(cut(list(listing), nfe))
         partitions[key] = partitions.get(key, 0) + 1 / math.factorial(model.n)
-    return sum(weight * partition_log_prob(model, order, blocks).exp() for blocks, weight in partitions.items())
+    return sum(
+        weight * partition_log_prob(model, order, blocks).exp() for blocks, weight in partitions.items()
+    )
 
 
 @torch.no_grad()
@@ -109,6 +115,9 @@ def assert_drawn_from(samples: Tensor, outcomes: Tensor, probs: Tensor) -> None:
     observed = [*counts[~rare], counts[rare].sum()]
     wanted = [*expected[~rare], expected[rare].sum()]
     if wanted[-1] < 5:
-        observed, wanted = [observed[0] + observed[-1], *observed[1:-1]], [wanted[0] + wanted[-1], *wanted[1:-1]]
+        observed, wanted = (
+            [observed[0] + observed[-1], *observed[1:-1]],
+            [wanted[0] + wanted[-1], *wanted[1:-1]],
+        )
     if len(wanted) > 1:
         assert scipy.stats.chisquare(observed, wanted).pvalue > 1e-4

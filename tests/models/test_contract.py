@@ -1,4 +1,4 @@
-"""One contract over every code, objective, way of unmasking and NFE: the law is the one the definition gives."""
+"""One contract over every code, objective, way of unmasking and NFE: the law is what the definition says."""
 
 import pytest
 import torch
@@ -30,7 +30,9 @@ def log_probs_by_definition(model, law, orders):
     return partition_log_prob(model, orders, cut(list(range(model.n)), law.nfe))
 
 
-LAWS = [("masked", unmask, nfe) for unmask in ("random", "left-to-right", "confident") for nfe in (1, 2, 3, 4)]
+LAWS = [
+    ("masked", unmask, nfe) for unmask in ("random", "left-to-right", "confident") for nfe in (1, 2, 3, 4)
+]
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -14,7 +14,9 @@ CODES = ["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"]
 def any_order_bound(model, orders):
     """The mean over all orders of revealing one position at a time."""
     listings = list(itertools.permutations(range(model.n)))
-    return -sum(partition_log_prob(model, orders, [(i,) for i in listing]) for listing in listings) / len(listings)
+    return -sum(partition_log_prob(model, orders, [(i,) for i in listing]) for listing in listings) / len(
+        listings
+    )
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -26,7 +28,9 @@ def test_expectation_is_the_any_order_bound(code):
         for count, ranks in itertools.product(range(3), itertools.permutations([0.1, 0.4, 0.8])):
             noise = torch.tensor((count + 0.5) / 3), torch.tensor([ranks])
             losses += [torch.cat([model.loss(order[None], noise=noise) for order in orders])]
-    torch.testing.assert_close(torch.stack(losses).mean(0), any_order_bound(model, orders), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        torch.stack(losses).mean(0), any_order_bound(model, orders), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_drawn_noise_gives_the_same_expectation():

@@ -1,0 +1,173 @@
+"""The rest of a law: draws, modes, beams, entropies, paths, mean ranks."""
+
+import itertools
+import math
+
+import pytest
+import scipy.stats
+import torch
+
+import factorank as fr
+from factorank.errors import ModelError
+from factorank.models.categorical import cumulative, draw, draw_many
+from tests.models.naive import all_orders, autoregressive_log_prob, small_model
+
+
+def test_draws_follow_the_probabilities_and_avoid_excluded_values():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.tensor(
+        [[-math.inf, 1.0, 0.0, -math.inf, -2.0, -math.inf], [0.0, -math.inf, -90.0, 0, 0, 0]]
+    )
+    for values in (
+        draw_many(logits, 20_000, generator=generator),
+        draw(logits.expand(20_000, 2, 6), generator=generator),
+    ):
+        assert values.shape == (20_000, 2)
+        for row in range(2):
+            counts, probs = values[:, row].bincount(minlength=6), logits[row].double().softmax(-1)
+            assert (counts[probs < 1e-30] == 0).all()
+            likely = probs > 1e-30
+            assert (
+                scipy.stats.chisquare(counts[likely], probs[likely] / probs[likely].sum() * 20_000).pvalue
+                > 1e-4
+            )
+
+
+def test_edges_of_the_cumulative_table():
+    """Whatever number of [0, 1) is looked up, no excluded value comes out."""
+    logits = torch.tensor([-math.inf, 0.0, -math.inf, math.log(2), -math.inf])
+    table = cumulative(logits)
+    assert table.tolist() == [0, pytest.approx(1 / 3), pytest.approx(1 / 3), 1, 1]
+    uniform = torch.tensor([0.0, float(table[1]), math.nextafter(1, 0)], dtype=torch.float64)
+    assert torch.searchsorted(table, uniform, right=True).tolist() == [1, 3, 3]
+
+
+def test_rare_values_are_drawn():
+    """Probability 1e-9: 24-bit noise would never give it."""
+    probs = torch.tensor([1 - 1e-9, 1e-9], dtype=torch.float64)
+    table = cumulative(probs.log())
+    assert float(1 - table[0]) == pytest.approx(1e-9, rel=1e-5)
+
+
+@pytest.mark.parametrize("code", ["lehmer", "insertion", "inline"])
+def test_beam_finds_the_likeliest(code):
+    """A beam as wide as there are codes is exhaustive."""
+    model = small_model(4, code, "autoregressive")
+    law = model.distribution()
+    orders, log_probs = law.beam(300)
+    torch.testing.assert_close(law.log_prob(orders), log_probs)
+    assert torch.equal(log_probs, log_probs.sort(descending=True).values)
+    if code == "inline":
+        assert orders.shape == (256, 4)
+        assert log_probs.exp().sum().item() == pytest.approx(1, abs=1e-5)
+    else:
+        values = autoregressive_log_prob(model, all_orders(4))
+        assert orders.shape == (24, 4)
+        torch.testing.assert_close(log_probs, values.sort(descending=True).values)
+        assert torch.equal(law.mode, all_orders(4)[values.argmax()])
+    greedy = law.beam(1)[0]
+    assert greedy.shape == (1, 4)
+    with pytest.raises(ModelError, match="at least 1"):
+        law.beam(0)
+
+
+def test_beam_with_context_and_fixed_values():
+    for context, known in [
+        (fr.ItemContext(9, 16), torch.randint(9, (3, 4))),
+        (InFront(), torch.randn(3, 2, 16)),
+    ]:
+        model = small_model(4, "insertion", "autoregressive", context=context)
+        law = model.distribution(known, fixed=torch.tensor([0, 1, -1, -1]))
+        orders, log_probs = law.beam(12)
+        assert orders.shape == (3, 12, 4)
+        torch.testing.assert_close(law.log_prob(orders.movedim(1, 0)), log_probs.T)
+        torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(3))
+        law = model.distribution(known, fixed=torch.tensor([[0, 1, 2, -1], [0, 1, 2, 2], [0, -1, -1, -1]]))
+        orders, log_probs = law.beam(6)
+        assert (orders >= 0).all(-1).sum(-1).tolist() == [4, 1, 6]
+        assert torch.equal((orders < 0).all(-1), log_probs == -math.inf)
+
+
+class InFront(torch.nn.Module):
+    def forward(self, x):
+        return x, torch.tensor([[True, True], [True, False], [False, False]])[: len(x)]
+
+
+@pytest.mark.parametrize("nfe", [1, 2, 4])
+def test_greedy_mode(nfe):
+    """At one NFE the mode is exact; otherwise it follows the blocks."""
+    model, orders = small_model(4, "lehmer"), all_orders(4)
+    law = model.distribution(nfe=nfe, unmask="left-to-right")
+    if nfe == 1:
+        assert torch.equal(law.mode, orders[law.log_prob(orders).argmax()])
+        assert torch.equal(model.distribution(nfe=1).mode, law.mode)
+    assert torch.equal(law.mode, law.mode)
+    confident = model.distribution(nfe=nfe, unmask="confident").mode
+    assert torch.equal(model.distribution(nfe=nfe).mode, confident)
+
+
+def test_entropy():
+    model, orders = small_model(4, "lehmer"), all_orders(4)
+    for law in (
+        model.distribution(nfe=1),
+        model.distribution(nfe=3, unmask="confident"),
+        small_model(4, "lehmer", "autoregressive").distribution(),
+    ):
+        values = law.log_prob(orders).detach()
+        exact = -(values.exp() * values).sum().item()
+        assert law.entropy().item() == pytest.approx(exact, abs=1e-5)
+        estimate = law.entropy(samples=4000, generator=torch.Generator().manual_seed(0)).item()
+        assert estimate == pytest.approx(exact, abs=0.1)
+    fixed = model.distribution(nfe=1, fixed=torch.tensor([[1, 2, 0, 0], [-1, -1, -1, -1]]))
+    assert fixed.entropy()[0] == 0
+    with pytest.raises(ModelError, match="samples= gives an estimate"):
+        model.distribution(nfe=2).entropy()
+    assert model.distribution(nfe=2).entropy(samples=200).item() > 0
+    inline = small_model(3, "inline")
+    assert inline.distribution(nfe=1).entropy().item() > 0
+    with pytest.raises(ModelError, match="inline"):
+        inline.distribution(unmask="left-to-right").entropy()
+
+
+@pytest.mark.parametrize("code", ["lehmer", "left-lehmer", "fisher-yates", "insertion"])
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_path(code, objective):
+    """Always a permutation; what has been revealed stays; the end is what ``sample`` draws."""
+    model = small_model(5, code, objective)
+    law = model.distribution(nfe=3 if objective == "masked" else None)
+    steps = list(law.path((20,), generator=torch.Generator().manual_seed(4)))
+    assert len(steps) == (4 if objective == "masked" else 6)
+    assert (steps[0][0] == -1).all()
+    assert (steps[0][1] == torch.arange(5)).all()
+    for (before, _), (after, order) in itertools.pairwise(steps):
+        assert fr.is_permutation(order).all()
+        assert ((before == -1) | (before == after)).all()
+        assert (after >= 0).sum() > (before >= 0).sum()
+    assert torch.equal(model.code.decode(steps[-1][0]), steps[-1][1])
+    assert torch.equal(law.sample((20,), generator=torch.Generator().manual_seed(4)), steps[-1][1])
+
+
+def test_mean_ranks():
+    model = small_model(4, "lehmer")
+    law = model.distribution(nfe=1)
+    orders = all_orders(4)
+    exact = law.log_prob(orders).exp() @ fr.inverse(orders).float()
+    estimate = law.mean_ranks(samples=4000, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(estimate, exact.detach(), atol=0.1, rtol=0)
+    with pytest.raises(ModelError, match="inline"):
+        small_model(3, "inline").distribution(nfe=1).mean_ranks(samples=3)
+
+
+def test_a_law_is_a_torch_distribution():
+    model = small_model(4, "insertion", context=fr.ItemContext(9, 16))
+    law = model.distribution(torch.randint(9, (3, 4)), nfe=1)
+    assert isinstance(law, torch.distributions.Distribution)
+    assert (law.batch_shape, law.event_shape) == ((3,), (4,))
+    weights = torch.distributions.Categorical(torch.tensor([0.2, 0.3, 0.5]))
+    mixture = torch.distributions.MixtureSameFamily(weights, law, validate_args=False)
+    assert mixture.log_prob(all_orders(4)).exp().sum().item() == pytest.approx(1, abs=1e-5)
+    assert mixture.sample((10,)).shape == (10, 4)
+    assert repr(law) == "MaskedLaw(n=4, code='insertion', nfe=1, unmask='random', batch_shape=(3,))"
+    inline = small_model(3, "inline").distribution(nfe=1)
+    assert inline.support.check(torch.tensor([1, 1, 0]))
+    assert not model.distribution(torch.randint(9, (4,))).support.check(torch.tensor([1, 1, 0, 2]))
