@@ -154,24 +154,30 @@ class PermutationLaw(Distribution):
             raise NotImplementedError
         return torch.full(order.shape[:-1], self.nfe, device=order.device)
 
-    def entropy(
-        self, *, samples: int | None = None, partitions: int = 16, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def entropy(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The entropy in nats, ``(*batch,)``.
 
-        Exact at one NFE, and by enumeration up to n = 7 where ``log_prob`` is exact; refused elsewhere. With
-        ``samples`` it is an estimate: the mean of ``-log_prob`` over that many draws, unbiased; under random
-        partitions of ``-log_prob_estimate``, which is too high on average.
+        Exact at one NFE, and by enumeration up to n = 7 where ``log_prob`` is exact; refused elsewhere.
+        With ``samples``, as for the classical laws, it is :meth:`entropy_estimate`.
         """
         if samples is not None:
-            drawn = self.sample((samples,), generator=generator)
-            return -self.log_prob_estimate(drawn, samples=partitions, generator=generator).mean(0)
+            return self.entropy_estimate(samples, generator=generator)
         if not self.model.code.factorized:
             raise ModelError(
                 "the exact entropy of an inline law is offered at nfe=1; samples= gives an estimate"
             )
         log_probs = self._enumerated("entropy", "; samples= gives an estimate")
         return -(log_probs.exp() * log_probs.clamp(min=torch.finfo(log_probs.dtype).min)).sum(0)
+
+    def entropy_estimate(
+        self, samples: int = 1024, *, partitions: int = 16, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """The mean of ``-log_prob`` over that many draws, ``(*batch,)``: an unbiased estimate of the entropy.
+
+        Under random partitions it is the mean of ``-log_prob_estimate``, which is too high on average.
+        """
+        drawn = self.sample((samples,), generator=generator)
+        return -self.log_prob_estimate(drawn, samples=partitions, generator=generator).mean(0)
 
     def leak(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The probability that an order is not a permutation, ``(*batch,)``: zero unless the code is inline.

@@ -75,11 +75,9 @@ class MaskedLaw(PermutationLaw):
                     result[draws, where] = torch.as_tensor(step.nfe, device=rows.device)
         return result.view(shape)
 
-    def entropy(
-        self, *, samples: int | None = None, partitions: int = 16, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def entropy(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         if samples is not None or self.nfe != 1:
-            return super().entropy(samples=samples, partitions=partitions, generator=generator)
+            return super().entropy(samples=samples, generator=generator)
         given = self.given
         with evaluating(self.model):
             start = given.start(self.model)

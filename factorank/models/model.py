@@ -142,6 +142,7 @@ class PermutationModel(nn.Module):
 
         code, present, fault = orders.encoded(self, order)
         known = encode_context(self.context, context, self.n, self.width)
+        fault = orders.disagreeing(known, present, fault)
         if noise is None:
             noise = self.noise(code.shape[:-1], device=code.device, generator=generator)
         if noise is None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
+from factorank.models.context import Known
 from factorank.permutations import as_rows, check_integer, check_permutation, row_name
 
 if TYPE_CHECKING:
@@ -35,6 +36,19 @@ def encoded(
         wide = model.place_of[wide]
     code = model.code.encode(wide, check=False)
     return torch.minimum(code, model.network.head.allowed.sum(-1) - 1), present, fault
+
+
+def disagreeing(known: Known | None, present: Tensor | None, fault: Tensor) -> Tensor:
+    """``fault (*batch,)``, and where an aligned context has lists of another length than the orders."""
+    if known is None or not known.aligned or known.present is None:
+        return fault
+    differs = (~known.present if present is None else known.present ^ present).any(-1)
+    if fault.device.type == "cpu" and not torch.compiler.is_compiling() and bool(differs.any()):
+        raise ModelError(
+            "an order has as many items as the list in its context, but some here have not; both are padded"
+            " with -1, which needs a code whose domains do not depend on n (insertion, left-lehmer)"
+        )
+    return fault | differs
 
 
 def decoded(model: "PermutationModel", code: Tensor, present: Tensor | None) -> Tensor:

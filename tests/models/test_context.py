@@ -188,11 +188,16 @@ def test_padding_is_refused_where_domains_depend_on_n():
             model.distribution(items)
         with pytest.raises(ModelError, match="domains do not depend on n"):
             model.loss(torch.tensor([0, 2, 1, -1]), items)
+        with pytest.raises(ModelError, match="as many items as the list"):
+            model.loss(torch.tensor([0, 2, 1, 3]), items)
     model = small_model(4, "insertion", context=fr.ItemContext(9, 16))
     with pytest.raises(ModelError, match="at the end of a list"):
         model.distribution(torch.tensor([1, -1, 3, 4]))
     with pytest.raises(ModelError, match="at the end of a list"):
         model.loss(torch.tensor([0, -1, 2, 1]), torch.tensor([1, 2, 3, 4]))
+    for order in ([2, 0, 1, 3], [1, 0, -1, -1]):
+        with pytest.raises(ModelError, match="as many items as the list"):
+            model.loss(torch.tensor(order), torch.tensor([1, 2, 3, -1]))
     law = model.distribution(torch.tensor([1, 2, 3, -1]), nfe=1)
     with pytest.raises(ModelError, match="as many items as the list"):
         law.log_prob(torch.arange(4))

@@ -1,0 +1,78 @@
+"""On a GPU: the same numbers as on the CPU, and a loss that can be captured and compiled."""
+
+import pytest
+import torch
+
+import factorank as fr
+from tests.models.naive import all_orders, assert_drawn_from, small_model
+
+pytestmark = pytest.mark.gpu
+
+CASES = [(code, objective) for code in ("lehmer", "insertion") for objective in ("masked", "autoregressive")]
+
+
+@pytest.mark.parametrize(("code", "objective"), CASES)
+def test_same_law_as_on_the_cpu(code, objective):
+    model, orders = small_model(4, code, objective, context=fr.ItemContext(9, 16)), all_orders(4)
+    items = torch.tensor([[5, 2, 8, 0], [1, 2, 3, 4]])
+    options = {} if objective == "autoregressive" else {"unmask": "confident", "nfe": 2}
+    here = model.distribution(items, **options).log_prob(orders[:, None]).detach()
+    model.cuda()
+    law = model.distribution(items.cuda(), **options)
+    torch.testing.assert_close(law.log_prob(orders[:, None].cuda()).cpu(), here, atol=1e-3, rtol=1e-3)
+    samples = law.sample((3000,), generator=torch.Generator("cuda").manual_seed(0)).cpu()
+    for row in range(2):
+        assert_drawn_from(samples[:, row], orders, here[:, row].exp())
+    assert law.mode.is_cuda
+    if code == "insertion":
+        observed = model.distribution(items.cuda(), observed=torch.tensor([3, 0]).cuda(), **options).sample(
+            (50,)
+        )
+        assert ((observed == 3).int().argmax(-1) < (observed == 0).int().argmax(-1)).all()
+
+
+@pytest.mark.parametrize(("code", "objective"), CASES)
+def test_loss_can_be_captured(code, objective):
+    """A captured training step waits for nothing, and replays on new data."""
+    model = small_model(4, code, objective).cuda()
+    orders = fr.random_permutations(4, (64,), device="cuda")
+    noise = model.noise(orders.shape[:-1], device="cuda")
+
+    def step():
+        model.zero_grad(set_to_none=False)
+        loss = model.loss(orders, noise=noise).mean()
+        loss.backward()
+        return loss
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+    orders.copy_(fr.random_permutations(4, (64,), device="cuda"))
+    graph.replay()
+    torch.testing.assert_close(loss, model.loss(orders, noise=noise).mean())
+
+
+def test_loss_compiles_and_runs_in_bfloat16():
+    model = small_model(4, "insertion").cuda()
+    orders = fr.random_permutations(4, (64,), device="cuda")
+    noise = model.noise(orders.shape[:-1], device="cuda")
+    compiled = torch.compile(model.loss, fullgraph=True)
+    torch.testing.assert_close(
+        compiled(orders, noise=noise), model.loss(orders, noise=noise), atol=1e-3, rtol=1e-3
+    )
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = model.loss(orders, noise=noise)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, model.loss(orders, noise=noise), atol=0.2, rtol=0.1)
+
+
+def test_faulty_orders_are_not_a_number():
+    model = small_model(4, "lehmer").cuda()
+    losses = model.loss(torch.tensor([[0, 1, 2, 3], [0, 1, 2, -1]], device="cuda"))
+    assert losses.isnan().tolist() == [False, True]
