@@ -247,7 +247,9 @@ def _split(
     out = round(share * count)
     if not 0 < share < 1 or not 0 < out < count:
         raise FitError(f"held_out as a share leaves some of {count} rankings on both sides; {share} does not")
-    shuffled = torch.randperm(count, generator=generator)
+    shuffled = torch.randperm(
+        count, generator=generator, device=generator.device if generator else None
+    ).cpu()
     kept, left = shuffled[out:].sort().values, shuffled[:out].sort().values
     if weights is None:
         return orders[kept], None, orders[left], None

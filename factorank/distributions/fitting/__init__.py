@@ -1,4 +1,7 @@
-"""Maximum likelihood for the classical laws; every fit says how it went on ``law.report``."""
+"""Maximum likelihood for the classical laws; every fit says how it went on ``law.report``.
+
+Fits compute in float64 on the CPU, whatever device the rankings are on; the law comes back on that device.
+"""
 
 from factorank.distributions.fitting.consensus import Consensus, consensus
 from factorank.distributions.fitting.generalized_mallows import fit_generalized_mallows

@@ -154,7 +154,7 @@ def _interpolate(means: np.ndarray, places: np.ndarray) -> np.ndarray:
     return (1 - share) * table[places, low] + share * table[places, low + 1]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _table(n: int) -> np.ndarray:
     sizes = np.arange(1.0, n + 1)[:, None]
     means = (np.arange(_GRID + 1) / _GRID) ** 2 * (sizes - 1) / 2

@@ -1,5 +1,7 @@
 """Mixtures by EM with restarts, from complete rankings."""
 
+import copy
+import warnings as python_warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from factorank.distributions.fitting.mallows import dispersion_of
 from factorank.distributions.fitting.partial_mallows import check_settings
 from factorank.distributions.fitting.plackett_luce import improve as climb_plackett_luce
 from factorank.distributions.fitting.progress import rounds
-from factorank.distributions.fitting.report import FitError, FitReport
+from factorank.distributions.fitting.report import FitError, FitReport, FitWarning
 from factorank.distributions.fitting.rim import insertion_shares
 from factorank.distributions.fitting.seeds import spread_voters
 from factorank.distributions.generalized_mallows import GeneralizedMallows
@@ -64,6 +66,8 @@ def fit_mixture(
         ends.append(_run(member, rows, counted, components, max_iterations, tolerance, generator))
     best = max(ends, key=lambda end: end.history[-1])
     said = member.doubts(best.laws)
+    for text in said:
+        python_warnings.warn(text, FitWarning, stacklevel=3)
     if not best.converged:
         said.append(f"the last of {len(best.history)} iterations still raised the likelihood noticeably")
     if (best.shares == 0).any():
@@ -84,7 +88,17 @@ def fit_mixture(
         restarts=tuple(end.history[-1] for end in ends) if restarts > 1 else (),
         warnings=tuple(said),
     )
-    return torch.from_numpy(best.shares).to(orders.device), best.laws, report
+    laws = [_moved(law, orders.device) for law in best.laws]
+    return torch.from_numpy(best.shares).to(orders.device), laws, report
+
+
+def _moved(law: PermutationDistribution, device: torch.device) -> PermutationDistribution:
+    """The same law with its tensors on another device."""
+    moved = copy.copy(law)
+    vars(moved).update(
+        {name: value.to(device) for name, value in vars(law).items() if isinstance(value, Tensor)}
+    )
+    return moved
 
 
 @dataclass

@@ -22,7 +22,8 @@ def spread_voters(
         chance = weights if name == 0 else weights * nearest**2
         if not chance.sum() > 0:  # fewer different voters than components
             chance = weights
-        place = float(torch.rand((), dtype=torch.float64, generator=generator)) * chance.sum()
+        device = "cpu" if generator is None else generator.device
+        place = float(torch.rand((), dtype=torch.float64, generator=generator, device=device)) * chance.sum()
         seed = min(int(np.searchsorted(np.cumsum(chance), place, side="right")), len(weights) - 1)
         distance = distances_to(seed)
         closer = distance < nearest
