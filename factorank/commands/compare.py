@@ -1,6 +1,5 @@
 """``factorank compare``: which family describes the rankings best."""
 
-import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,9 +38,10 @@ class Compare(RankingsFile):
 
     def run(self) -> None:
         import torch
+        from tqdm import tqdm
 
         from factorank.errors import FactorankError
-        from factorank.experiments.comparison import plan, scores
+        from factorank.experiments.comparison import plan, score
         from factorank.experiments.families import Setting
 
         if self.components < 1:
@@ -53,15 +53,8 @@ class Compare(RankingsFile):
         print(f"{about}, {held.voters} of them held out")
         laws = plan(rankings, self.components, self.mixtures)
         setting = Setting(unranked=self.unranked, restarts=self.restarts, smoothing=1.0, penalty=0.1)
-        found = []
-        for number, score in enumerate(
-            scores(train, held, laws, unranked=self.unranked, setting=setting, seed=self.seed), start=1
-        ):
-            found.append(score)
-            if sys.stderr.isatty():
-                print(f"\r{number} of {len(laws)} laws fitted", end="", file=sys.stderr, flush=True)
-        if sys.stderr.isatty():
-            print("\r" + " " * 40 + "\r", end="", file=sys.stderr, flush=True)
+        bar = tqdm(laws, unit=" laws", leave=False, disable=None)
+        found = [score(train, held, family, components, setting, self.seed) for family, components in bar]
         print("\n" + scores_table(found))
         doubt = "" if all(score.converged for score in found) else " ! marks a fit that had not converged."
         note = NOTE + doubt + ("" if rankings.complete else f" {PARTIAL}")

@@ -3,14 +3,13 @@
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from factorank.data import Rankings
 from factorank.distributions import Uniform
-from factorank.distributions.fitting.checks import Unranked
 from factorank.distributions.fitting.report import FitWarning
 from factorank.experiments import families
 from factorank.experiments.families import Setting
@@ -44,44 +43,37 @@ def plan(rankings: Rankings, components: int, mixtures: Sequence[str]) -> list[t
     return laws
 
 
-def scores(
-    train: Rankings,
-    held_out: Rankings,
-    laws: Sequence[tuple[str, int]],
-    *,
-    unranked: Unranked | None,
-    setting: Setting,
-    seed: int = 0,
-) -> Iterator[Score]:
-    """Fit each law to ``train`` and score it on ``held_out``, one after the other.
+def score(
+    train: Rankings, held_out: Rankings, family: str, components: int, setting: Setting, seed: int = 0
+) -> Score:
+    """Fit a law to ``train`` and score it on ``held_out``.
 
     A ranking that a fitted law holds impossible would cost infinitely many bits, so every law is mixed with
     the uniform one, at a weight of one voter in those it was fitted to.
     """
-    uniform = families.log_prob(Uniform(train.n, dtype=torch.float64), held_out, unranked)
+    generator = torch.Generator().manual_seed(seed)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # the score says what comes of it
+        if components == 1:
+            law = families.fit(family, train, replace(setting, components=1), generator)
+        else:
+            mixed = replace(setting, components=components, family=family)
+            law = families.fit("mixture", train, mixed, generator)
+    seconds = time.perf_counter() - start
+    uniform = families.log_prob(Uniform(train.n, dtype=torch.float64), held_out, setting.unranked)
+    each = families.log_prob(law, held_out, setting.unranked).double()
     share = 1 / (train.voters + 1)
-    for family, components in laws:
-        generator = torch.Generator().manual_seed(seed)
-        start = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)  # the score says what comes of it
-            if components == 1:
-                law = families.fit(family, train, replace(setting, components=1), generator)
-            else:
-                mixed = replace(setting, components=components, family=family)
-                law = families.fit("mixture", train, mixed, generator)
-        seconds = time.perf_counter() - start
-        each = families.log_prob(law, held_out, unranked).double()
-        each = torch.logaddexp(each + math.log(1 - share), uniform + math.log(share))
-        bits, weights = -each / math.log(2), held_out.weights
-        mean = (bits * weights).sum() / weights.sum()
-        variance = ((bits - mean) ** 2 * weights).sum() / weights.sum()
-        yield Score(
-            family,
-            components,
-            bits=float(mean),
-            bits_se=float((variance / max(held_out.voters - 1, 1)).sqrt()),
-            parameters=law.report.parameters if law.report else 0,
-            converged=law.report.converged if law.report else True,
-            seconds=seconds,
-        )
+    each = torch.logaddexp(each + math.log(1 - share), uniform + math.log(share))
+    bits, weights = -each / math.log(2), held_out.weights
+    mean = (bits * weights).sum() / weights.sum()
+    variance = ((bits - mean) ** 2 * weights).sum() / weights.sum()
+    return Score(
+        family,
+        components,
+        bits=float(mean),
+        bits_se=float((variance / max(held_out.voters - 1, 1)).sqrt()),
+        parameters=law.report.parameters if law.report else 0,
+        converged=law.report.converged if law.report else True,
+        seconds=seconds,
+    )

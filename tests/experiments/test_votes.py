@@ -1,0 +1,73 @@
+"""The experiment on votes, on small files in the same places."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import factorank as fr
+from factorank.cli import main
+from factorank.data import Rankings, write_rankings
+from factorank.experiments import votes
+from factorank.figures import read_results, votes_means
+
+
+@pytest.fixture
+def folder(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    (tmp_path / "preflib").mkdir()
+    (tmp_path / "jester").mkdir()
+    for name, n in (("00009-00000001.soc", 4), ("00009-00000002.soc", 3)):
+        orders = fr.Mallows(torch.arange(n), 0.5).sample((60,), generator=generator)
+        write_rankings(Rankings.from_orders(orders), tmp_path / "preflib" / name)
+    orders[:30, 1:] = -1
+    write_rankings(Rankings.from_orders(orders), tmp_path / "preflib" / "00001-00000002.soi")
+    ratings = np.random.default_rng(0).integers(-3, 4, (50, 5)).astype(np.float32)
+    ratings[0, 0] = np.nan
+    np.savez(tmp_path / "jester" / "jester_24983x100.npz", ratings=ratings)
+    return tmp_path
+
+
+def test_every_law_is_scored_on_the_same_voters(folder, capsys, monkeypatch):
+    monkeypatch.setattr(votes, "COMPONENTS", 2)
+    threads = torch.get_num_threads()
+    try:
+        assert main(["votes", "--data", str(folder), "--out", str(folder / "out")]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    rows = read_results(folder / "out" / "votes.jsonl")
+    assert (folder / "out" / "votes.png").read_bytes().startswith(b"\x89PNG")
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines()[:-1])) < 80
+    wanted = {"experiment", "data", "family", "components", "bits", "bits_se", "parameters", "seed"}
+    wanted |= {"command", "commit", "device", "seconds"}
+    for row in rows:
+        assert wanted <= set(row)
+        assert not any(isinstance(value, dict | list) for value in row.values())
+    found = {(row["data"], row["family"], row["components"], row["seed"]) for row in rows}
+    assert len(found) == len(rows)
+    assert {row["data"] for row in rows} == {"courses-2003", "courses-2004", "dublin-west-2002", "jester"}
+    assert ("dublin-west-2002", "rim", 1, 0) not in found  # not fitted to partial rankings
+    assert ("jester", "plackett-luce", 2, 0) in found
+    assert {row["voters"] + row["held_out"] for row in rows if row["data"] == "jester"} == {49}
+
+
+def test_jester_keeps_users_who_rated_everything(folder):
+    rankings = votes.jester(folder)
+    assert rankings.voters == 49
+    assert rankings.complete
+    assert rankings.strict
+    assert rankings.items[0] == "joke 1"
+
+
+def test_unknown_sets_are_named(folder):
+    with pytest.raises(fr.FactorankError, match="there is no set of votes 'dublin'; there are courses-2003"):
+        votes.jobs(folder, ("dublin",))
+
+
+def test_means_are_over_the_splits():
+    rows = [
+        {"data": "a", "family": "rim", "components": 1, "bits": bits, "bits_se": 0.5} for bits in (1.0, 2.0)
+    ]
+    assert votes_means(json.loads(json.dumps(rows))) == {("a", "rim", 1): (1.5, 0.5)}
