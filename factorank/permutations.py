@@ -31,7 +31,7 @@ def inverse(order: Tensor, *, check: bool = True) -> Tensor:
 
 
 def compose(outer: Tensor, inner: Tensor, *, check: bool = True) -> Tensor:
-    """``outer ∘ inner``: entry i is ``outer[inner[i]]``. Batch shapes broadcast; the dtype is that of ``outer``.
+    """``outer ∘ inner``: entry i is ``outer[inner[i]]``. Batch shapes broadcast; the dtype is outer's.
 
     ``compose(inverse(reference), order)`` names the items of an order by their places in a reference.
 
@@ -42,6 +42,8 @@ def compose(outer: Tensor, inner: Tensor, *, check: bool = True) -> Tensor:
         check_permutation(outer, "compose takes")
         check_permutation(inner, "compose takes")
     outer, inner = _same_length(outer, inner, "compose")
+    if outer.dtype in (torch.uint16, torch.uint32, torch.uint64):  # torch cannot gather these
+        return outer.to(torch.int64).gather(-1, inner.to(torch.int64)).to(outer.dtype)
     return outer.gather(-1, inner.to(torch.int64))
 
 
@@ -152,7 +154,9 @@ def _shuffle(
     if n < 0:
         raise PermutationError(f"a permutation has 0 or more items, not {n}")
     if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool or n - 1 > torch.iinfo(dtype).max:
-        raise PermutationError(f"{dtype} cannot hold permutations of {n} items; use an integer dtype that can")
+        raise PermutationError(
+            f"{dtype} cannot hold permutations of {n} items; use an integer dtype that can"
+        )
     if device is None and generator is not None:
         device = generator.device
     # A position with m values takes a uniform 63-bit number modulo m: the bias is below m / 2^63.
@@ -216,7 +220,9 @@ def permutation_at(
         outside = (wide < 0) | (wide >= math.factorial(n))
         if outside.any():
             value = int(index[outside].flatten()[0])
-            raise PermutationError(f"the permutations of {n} items have indices 0..{math.factorial(n) - 1}, not {value}")
+            raise PermutationError(
+                f"the permutations of {n} items have indices 0..{math.factorial(n) - 1}, not {value}"
+            )
         digits = wide[..., None] // _factorials(n, index.device) % torch.arange(n, 0, -1, device=index.device)
         return _from_lehmer(digits).to(device=device or index.device, dtype=dtype)
     if isinstance(index, Sequence):
@@ -264,7 +270,7 @@ def check_integer(tensor: Tensor, what: str, error: type[FactorankError] = Permu
 def check_permutation(order: Tensor, what: str = "expected") -> None:
     """Raise :class:`PermutationError` unless every row is a permutation; ``what`` opens the message."""
     check_integer(order, f"{what} permutations")
-    if order.numel() == 0 or torch.compiler.is_compiling():
+    if order.numel() == 0 or cannot_check(order):
         return
     fault = kernels.transform(as_rows(order), "inverse", check=True)[1]
     if (row := place_of_fault(fault)) is not None:
@@ -276,19 +282,21 @@ def as_rows(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1, tensor.shape[-1]).contiguous()
 
 
-def place_of_fault(fault: Tensor) -> int | None:
-    """The row that ``kernels.transform`` found at fault, if any.
+def cannot_check(tensor: Tensor) -> bool:
+    """Whether values cannot be looked at now: while compiling, or capturing a CUDA graph."""
+    return torch.compiler.is_compiling() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
-    Reading it off a GPU waits for the kernel; while compiling or capturing a graph it cannot be read.
-    """
-    if torch.compiler.is_compiling() or (fault.is_cuda and torch.cuda.is_current_stream_capturing()):
+
+def place_of_fault(fault: Tensor) -> int | None:
+    """The row that ``kernels.transform`` found at fault, if any. On a GPU this waits for the kernel."""
+    if cannot_check(fault):
         return None
     row = int(fault)
     return None if row == kernels.NO_FAULT else row
 
 
 def row_name(tensor: Tensor, row: int) -> str:
-    """How a message calls a row of ``(*batch, n)``: "row 17", "row (1, 5)", or "it" when there is no batch."""
+    """How a message calls a row of ``(*batch, n)``: "row 17", "row (1, 5)", or "it" without a batch."""
     batch = tensor.shape[:-1]
     if len(batch) < 2:
         return f"row {row}" if batch else "it"

@@ -148,7 +148,11 @@ def test_gpu_kernels_equal_the_cpu(name: str, dtype: torch.dtype) -> None:
 
 def inputs_by_kernel(name: str, n: int, rows: int) -> torch.Tensor:
     orders = fr.random_permutations(n, (rows,), generator=torch.Generator().manual_seed(n))
-    return kernels.transform(orders, name.replace("decode", "encode"))[0] if name.startswith("decode") else orders
+    return (
+        kernels.transform(orders, name.replace("decode", "encode"))[0]
+        if name.startswith("decode")
+        else orders
+    )
 
 
 @pytest.mark.gpu
@@ -160,7 +164,7 @@ def test_gpu_kernels_find_the_first_faulty_row(name: str) -> None:
             for value in (-1, n, 2**40, None):
                 bad = rows.clone()
                 if value is None:
-                    if not OPERATIONS[name].domain.name == "PERMUTATION" or n == 1:
+                    if OPERATIONS[name].domain.name != "PERMUTATION" or n == 1:
                         continue
                     bad[first, 0] = bad[first, 1]  # twice the same
                 else:

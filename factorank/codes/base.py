@@ -10,6 +10,7 @@ from factorank.errors import CodeError
 from factorank.kernels import Domain, operation
 from factorank.permutations import (
     as_rows,
+    cannot_check,
     check_integer,
     place_of_fault,
     raise_not_permutation,
@@ -35,7 +36,7 @@ class Code(ABC):
     factorized: bool = True
     """Whether every sequence within the domains decodes to a permutation (all codes but inline)."""
     domains_depend_on_n: bool = True
-    """Whether position i has another domain in a longer code; if not, lists of several lengths can be mixed."""
+    """Whether position i has another domain in a longer code; if not, lengths can be mixed in a batch."""
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls) and "title" not in vars(cls):
@@ -87,7 +88,8 @@ class Code(ABC):
         n = code.shape[-1]
         if n - 1 > torch.iinfo(code.dtype).max:
             raise CodeError(
-                f"{self.title} code of length {n} has orders with items up to {n - 1}, which {code.dtype} cannot hold"
+                f"{self.title} codes of length {n} have orders with items up to {n - 1}, which {code.dtype}"
+                " cannot hold"
             )
         if code.numel() == 0:
             return code.clone()
@@ -101,7 +103,7 @@ class Code(ABC):
         return (rows if _found(fault, check) else self._encode(rows)), fault
 
     def _decode_rows(self, rows: Tensor, check: bool) -> tuple[Tensor, Tensor]:
-        if not check:
+        if not check or cannot_check(rows):
             return self._decode(rows), torch.tensor(kernels.NO_FAULT)
         outside = self._outside(rows).any(1)
         fault = torch.where(outside.any(), outside.int().argmax(), kernels.NO_FAULT)

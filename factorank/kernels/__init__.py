@@ -63,7 +63,9 @@ def _on_cuda(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
             return gpu.transform(rows, name, check)
         except OSError as reason:
             _cuda_works = False
-            warnings.warn(f"factorank runs in plain torch on the GPU, many times slower: {reason}", stacklevel=2)
+            warnings.warn(
+                f"factorank runs in plain torch on the GPU, many times slower: {reason}", stacklevel=2
+            )
     return _plain(rows, name, check)
 
 
@@ -71,7 +73,9 @@ _cuda_works = torch.version.cuda is not None
 
 
 def _fake(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(rows, memory_format=torch.contiguous_format), rows.new_empty((), dtype=torch.int64)
+    return torch.empty_like(rows, memory_format=torch.contiguous_format), rows.new_empty(
+        (), dtype=torch.int64
+    )
 
 
 @functools.cache

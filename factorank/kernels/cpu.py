@@ -1,5 +1,6 @@
 """The operations on the CPU: picks a numba kernel by n and splits the rows over torch's threads."""
 
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -66,7 +67,7 @@ def _in_threads(kernel: Kernel, rows: np.ndarray, out: np.ndarray) -> int:
         row = kernel(rows, out)
         return NO_FAULT if row < 0 else row
     bounds = [len(rows) * i // parts for i in range(parts + 1)]
-    spans = list(zip(bounds[:-1], bounds[1:], strict=True))
+    spans = list(itertools.pairwise(bounds))
     pool = _pool()
     rest = [pool.submit(kernel, rows[a:b], out[a:b]) for a, b in spans[1:]]
     found = [kernel(rows[: bounds[1]], out[: bounds[1]]), *(one.result() for one in rest)]

@@ -25,6 +25,10 @@ _cells = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
 _scratch_dtypes = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
+ROWS = 128
+"""Rows, and threads, of a block of walk_rows."""
+
+
 def transform(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
     """``kernels.transform`` for a CUDA tensor."""
     fault = torch.full((), NO_FAULT, device=rows.device) if check else rows.new_empty((), dtype=torch.int64)
@@ -40,9 +44,14 @@ def transform(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
 def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> None:
     count, n = source.shape
     what = operation(name)
-    merge = what.walk in (Walk.COUNT, Walk.SELECT) and n > 64
-    cell = 1 if n <= 1 << 8 else 2 if n <= 1 << 16 else 4
-    kernel = _kernel(source.get_device(), name, source.dtype, cell, "walk_merge" if merge else "walk_rows")
+    # One value of a cell is never that of an item: it stands for all that a cell cannot hold.
+    cell = 1 if n < 1 << 8 else 2 if n < 1 << 16 else 4
+    # Sets of up to 256 in registers, or 1,024 where nothing is scattered; beyond, merging measured faster.
+    most_words = 16 if what.walk is Walk.COUNT and _buffers(name) == 1 else 4
+    words = next((words for words in (1, 4, 16) if n <= 64 * words <= 64 * most_words), 0)
+    merge = what.walk in (Walk.COUNT, Walk.SELECT) and not words
+    entry = "walk_merge" if merge else "walk_rows"
+    kernel = _kernel(source.get_device(), name, source.dtype, cell, max(words, 1), entry)
     most = _most_shared(source.get_device())
     arguments = [pointer(source), pointer(result), ctypes.c_longlong(count), ctypes.c_int(n)]
     if merge:
@@ -52,11 +61,13 @@ def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> 
         buffers = _buffers(name)
         # An odd number of 4-byte banks between rows, so that threads on neighbouring rows do not collide.
         stride = (-(-n * cell // 4) | 1) * 4 // cell
-        block = per_block = 128
+        block = per_block = ROWS
         while per_block > 1 and buffers * per_block * stride * cell > (48 << 10):
             per_block //= 2
         shared = buffers * per_block * stride * cell
-        arguments += [ctypes.c_int(stride), ctypes.c_int(per_block)]
+        starts = (source.data_ptr(), result.data_ptr(), per_block * n * source.element_size())
+        aligned = all(start % 16 == 0 for start in starts)
+        arguments += [ctypes.c_int(stride), ctypes.c_int(per_block), ctypes.c_int(aligned)]
     grid, scratch = -(-count // per_block), None
     if shared > most:  # rows too long for the fast memory: a few blocks take turns in a buffer of their own
         grid = min(grid, 4 * torch.cuda.get_device_properties(source.device).multi_processor_count)
@@ -74,13 +85,14 @@ def _buffers(name: str) -> int:
 
 
 @functools.cache
-def _kernel(device: int, name: str, dtype: torch.dtype, cell: int, entry: str) -> Kernel:
+def _kernel(device: int, name: str, dtype: torch.dtype, cell: int, words: int, entry: str) -> Kernel:
     what = operation(name)
     defines = {
         "ELEMENT": _elements[dtype],
         "CELL": _cells[cell],
         "WALK": int(what.walk),
         "FORM": what.form,
+        "WORDS": words,
         "SIZE(i)": _sizes[what.domain],
     }
     source = Path(__file__).with_name("walks.cu").read_text()
@@ -89,4 +101,4 @@ def _kernel(device: int, name: str, dtype: torch.dtype, cell: int, entry: str) -
 
 @functools.cache
 def _most_shared(device: int) -> int:
-    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    return int(getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 48 << 10))

@@ -32,7 +32,9 @@ class Kernel:
             self._shared = shared
         packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(one) for one in arguments))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        _check(_driver().cuLaunchKernel(self._function, grid, 1, 1, block, 1, 1, shared, stream, packed, None))
+        _check(
+            _driver().cuLaunchKernel(self._function, grid, 1, 1, block, 1, 1, shared, stream, packed, None)
+        )
 
 
 def pointer(tensor: torch.Tensor | None) -> ctypes.c_void_p:
@@ -42,7 +44,9 @@ def pointer(tensor: torch.Tensor | None) -> ctypes.c_void_p:
 def _compile(source: str, options: Sequence[str]) -> bytes:
     nvrtc = _nvrtc()
     program = ctypes.c_void_p()
-    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"walks.cu", 0, None, None), "NVRTC")
+    _check(
+        nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"walks.cu", 0, None, None), "NVRTC"
+    )
     encoded = [option.encode() for option in options]
     status = nvrtc.nvrtcCompileProgram(program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded))
     size = ctypes.c_size_t()

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-
 NO_FAULT = torch.iinfo(torch.int64).max
 """The index of the first faulty row when there is none."""
 

@@ -1,16 +1,17 @@
 // The walks of table.py on NVIDIA GPUs, compiled at first use for one operation and one element type:
 // ELEMENT is the tensor's type, CELL the narrow type that holds 0..n-1 in fast memory, WALK and FORM come
-// from the table, SIZE(i) is how many values position i may hold.
+// from the table, SIZE(i) is how many values position i may hold, WORDS the 64-bit words of a set of n.
 //
 // walk_rows gives each thread a row: a block reads its rows in one coalesced sweep into narrow cells, walks
 // them there and writes them in one sweep, so that memory traffic is that of a plain copy. walk_merge gives
 // each row to a block and finds counts or selections by merging ever longer runs, in log n rounds.
 //
-// Faulty values are replaced by 0 where they are read. The index of the first faulty row goes to *fault,
+// Faulty values are replaced by 0 where they are met. The index of the first faulty row goes to *fault,
 // unless that is null. Cells lie in shared memory, or in `scratch` where a row is too long for it.
 
 typedef unsigned long long u64;
 
+#define INVERT 0
 #define COUNT 1
 #define SELECT 2
 #define SWAP_ENCODE 3
@@ -19,13 +20,14 @@ typedef unsigned long long u64;
 #define LEFT 1
 #define INSERTION 2
 
-#if WALK == SWAP_ENCODE
-#define BUFFERS 3
-#elif WALK == SWAP_DECODE || WALK == 0 || FORM == INSERTION
-#define BUFFERS 2
-#else
-#define BUFFERS 1
-#endif
+// Walks that scatter their results need a second row for them; swaps keep a list, or a list and its inverse.
+#define SCATTERS (WALK == INVERT || FORM == INSERTION)
+#define BACKWARD (WALK == SELECT && FORM != RIGHT)
+#define BUFFERS (WALK == SWAP_ENCODE ? 3 : SCATTERS || WALK == SWAP_DECODE ? 2 : 1)
+#define CELL_MAX ((u64)(CELL)-1)
+#define CELL_BITS (8 * (int)sizeof(CELL))
+#define PER_WORD (4 / (int)sizeof(CELL))
+#define VECTOR (16 / (int)sizeof(ELEMENT))
 
 extern __shared__ __align__(16) unsigned char shared[];
 
@@ -33,119 +35,185 @@ __device__ __forceinline__ void report(long long *fault, long long row) {
     if (fault) atomicMin(fault, row);
 }
 
-// Where the k-th lowest set bit of a word is.
-__device__ __forceinline__ int kth_bit(u64 word, int k) {
-    unsigned w = (unsigned)word;
-    int at = 0, low = __popc(w);
-    if (k >= low) { k -= low; at = 32; w = (unsigned)(word >> 32); }
+// A set of values below 64 * WORDS, in registers: every index is known when compiling.
+struct Set {
+    u64 word[WORDS];
+
+    __device__ __forceinline__ void fill(int n) {
 #pragma unroll
-    for (int width = 16; width; width >>= 1) {
-        low = __popc(w & ((1u << width) - 1));
-        if (k >= low) { k -= low; at += width; w >>= width; }
+        for (int w = 0; w < WORDS; w++) {
+            int left = n - 64 * w;
+            word[w] = left <= 0 ? 0 : left >= 64 ? ~0ull : ~0ull >> (64 - left);
+        }
     }
-    return at;
+
+    // Puts x in, or takes it out, and answers how many members are below it.
+    __device__ __forceinline__ int flip(int x) {
+        int below = 0;
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) {
+            int at = x - 64 * w;
+            bool here = at >= 0 && at < 64;
+            u64 bit = here ? 1ull << (at & 63) : 0;
+            below += __popcll(at < 0 ? 0 : here ? word[w] & (bit - 1) : word[w]);
+            word[w] ^= bit;
+        }
+        return below;
+    }
+
+    // Takes the k-th smallest member out and answers which it was.
+    __device__ __forceinline__ int take(int k) {
+        u64 chosen = word[0];
+        int at = 0, rest = k;
+#pragma unroll
+        for (int w = 1, before = 0; w < WORDS; w++) {
+            before += __popcll(word[w - 1]);
+            if (k >= before) { chosen = word[w]; at = 64 * w; rest = k - before; }
+        }
+        unsigned half = (unsigned)chosen;
+        int low = __popc(half);
+        if (rest >= low) { rest -= low; at += 32; half = (unsigned)(chosen >> 32); }
+#pragma unroll
+        for (int width = 16; width; width >>= 1) {
+            low = __popc(half & ((1u << width) - 1));
+            if (rest >= low) { rest -= low; at += width; half >>= width; }
+        }
+#pragma unroll
+        for (int w = 0; w < WORDS; w++)
+            if (at >> 6 == w) word[w] ^= 1ull << (at & 63);
+        return at;
+    }
+};
+
+// Cells 0, 1, 2, …, a word at a time.
+__device__ __forceinline__ void count_up(CELL *cells, int n) {
+    const unsigned first = PER_WORD == 4 ? 0x03020100u : PER_WORD == 2 ? 0x00010000u : 0u;
+    const unsigned step = PER_WORD == 4 ? 0x04040404u : PER_WORD == 2 ? 0x00020002u : 1u;
+    unsigned *words = (unsigned *)cells;
+    for (int k = 0; k * PER_WORD < n; k++) words[k] = first + k * step;
 }
 
-// Walks one row of cells. Returns the cells that hold the result; sets `good` to false for a faulty row.
-__device__ __forceinline__ CELL *walk(CELL *a, CELL *b, CELL *c, int n, bool &good) {
-#if WALK == 0
-    for (int i = 0; i < n; i++) b[i] = (CELL)i;
-    for (int i = 0; i < n; i++) b[a[i]] = (CELL)i;
-    for (int v = 0; v < n; v++) good &= a[b[v]] == v;
-    return b;
-#elif WALK == COUNT
-    u64 met = 0;
-    for (int i = 0; i < n; i++) {
-        int x = a[i];
-        u64 bit = 1ull << x;
-        int smaller = __popcll(met & (bit - 1));
-        met |= bit;
-#if FORM == RIGHT
-        a[i] = (CELL)(x - smaller);
-#elif FORM == LEFT
-        a[i] = (CELL)(i - smaller);
-#else
-        b[x] = (CELL)smaller;
-#endif
+// Walks one row of cells `a`; b and c are its scratch. Results go to a, or to b if the walk scatters them.
+// Whether the row was as it should be.
+__device__ __forceinline__ bool walk(CELL *a, CELL *b, CELL *c, int n) {
+    Set set;
+    bool good = true;
+    if (WALK == INVERT || WALK == SWAP_ENCODE || WALK == SWAP_DECODE) count_up(b, n);
+    if (WALK == SWAP_ENCODE) count_up(c, n);  // b: the list; c: where the list has each item
+    if (WALK == COUNT) set.fill(0);
+    if (WALK == SELECT) set.fill(n);
+    unsigned *words = (unsigned *)a;
+    const int last = (n - 1) / PER_WORD;
+    for (int k = 0; k <= last; k++) {
+        const int which = BACKWARD ? last - k : k;
+        unsigned word = words[which], results = 0;
+#pragma unroll
+        for (int q = 0; q < PER_WORD; q++) {
+            const int place = BACKWARD ? PER_WORD - 1 - q : q, i = which * PER_WORD + place;
+            if (i >= n) continue;
+            int x = (word >> (CELL_BITS * place)) & (unsigned)CELL_MAX, result = 0;
+            const bool inside = x < (SIZE(i));
+            good &= inside;
+            x = inside ? x : 0;
+            if (WALK == INVERT) b[x] = (CELL)i;
+            else if (WALK == COUNT) {
+                const int smaller = set.flip(x);
+                if (FORM == INSERTION) b[x] = (CELL)smaller;
+                else result = FORM == RIGHT ? x - smaller : i - smaller;
+            } else if (WALK == SELECT) {
+                result = set.take(FORM == LEFT ? i - x : x);
+                if (FORM == INSERTION) b[result] = (CELL)i;
+            } else if (WALK == SWAP_ENCODE) {
+                int j = c[x];
+                const int moved = b[i];
+                good &= j >= i;  // an item met before lies to the left
+                j = j >= i ? j : i;
+                b[j] = (CELL)moved;
+                c[moved] = (CELL)j;
+                c[x] = (CELL)i;
+                result = j - i;
+            } else {
+                result = b[i + x];
+                b[i + x] = b[i];
+            }
+            results |= ((unsigned)result & (unsigned)CELL_MAX) << (CELL_BITS * place);
+        }
+        if (!SCATTERS) words[which] = results;
     }
-    good &= met == ~0ull >> (64 - n);
-    return FORM == INSERTION ? b : a;
-#elif WALK == SELECT
-    u64 free = ~0ull >> (64 - n);
-    for (int s = 0; s < n; s++) {
-        int i = FORM == RIGHT ? s : n - 1 - s;
-        int taken = kth_bit(free, FORM == LEFT ? i - a[i] : a[i]);
-        free ^= 1ull << taken;
-#if FORM == INSERTION
-        b[taken] = (CELL)i;
-#else
-        a[i] = (CELL)taken;
-#endif
+    if (WALK == INVERT)  // a place that nothing went to still holds itself, where another item lies
+        for (int v = 0; v < n; v++) good &= a[b[v]] == v;
+    if (WALK == COUNT) {  // flipping a value twice takes it out again
+        Set full;
+        full.fill(n);
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) good &= set.word[w] == full.word[w];
     }
-    return FORM == INSERTION ? b : a;
-#elif WALK == SWAP_ENCODE
-    for (int i = 0; i < n; i++) b[i] = c[i] = (CELL)i;  // b: the list; c: where the list has each item
-    for (int i = 0; i < n; i++) {
-        int x = a[i], j = c[x], moved = b[i];
-        good &= j >= i;  // an item met before lies to the left
-        j = j >= i ? j : i;
-        b[j] = (CELL)moved;
-        c[moved] = (CELL)j;
-        c[x] = (CELL)i;
-        a[i] = (CELL)(j - i);
-    }
-    return a;
-#else
-    for (int i = 0; i < n; i++) b[i] = (CELL)i;
-    for (int i = 0; i < n; i++) {
-        int j = i + a[i];
-        CELL drawn = b[j];
-        b[j] = b[i];
-        b[i] = drawn;
-    }
-    return b;
-#endif
+    return good;
 }
+
+struct alignas(16) Vector {
+    ELEMENT element[VECTOR];
+};
+
+// The elements [0, total) of whole rows, in memory one after the other, each handed to `use` with the cell
+// that it belongs to. Vectors of 16 bytes where the address allows.
+#define SWEEP(pointer, LOAD, USE, STORE)                                                            \
+    {                                                                                               \
+        const int width = aligned ? VECTOR : 1, jump = blockDim.x * width;                          \
+        const int step_row = jump / n, step_place = jump % n;                                       \
+        int e = threadIdx.x * width, r = e / n, i = e % n;                                          \
+        _Pragma("unroll 4") for (; e + width <= total; e += jump) {                                 \
+            Vector vector;                                                                          \
+            if (aligned) { LOAD(*(Vector *)(pointer + e), vector) }                                 \
+            else { LOAD(pointer[e], vector.element[0]) }                                            \
+            int row = r, place = i;                                                                 \
+            _Pragma("unroll") for (int v = 0; v < VECTOR; v++) {                                    \
+                if (v < width) {                                                                    \
+                    CELL &cell = cells[row * stride + place];                                       \
+                    ELEMENT &element = vector.element[v];                                           \
+                    USE;                                                                            \
+                    if (++place == n) { place = 0; row++; }                                         \
+                }                                                                                   \
+            }                                                                                       \
+            if (aligned) { STORE(*(Vector *)(pointer + e), vector) }                                \
+            else { STORE(pointer[e], vector.element[0]) }                                           \
+            r += step_row;                                                                          \
+            i += step_place;                                                                        \
+            if (i >= n) { i -= n; r++; }                                                            \
+        }                                                                                           \
+        for (e = total - total % width + threadIdx.x; e < total; e += blockDim.x) {                 \
+            Vector vector;                                                                          \
+            LOAD(pointer[e], vector.element[0])                                                     \
+            CELL &cell = cells[e / n * stride + e % n];                                             \
+            ELEMENT &element = vector.element[0];                                                   \
+            USE;                                                                                    \
+            STORE(pointer[e], vector.element[0])                                                    \
+        }                                                                                           \
+    }
+#define FROM(memory, variable) variable = memory;
+#define INTO(memory, variable) memory = variable;
+#define NEITHER(memory, variable)
 
 extern "C" __global__ void walk_rows(const ELEMENT *__restrict__ in, ELEMENT *__restrict__ out, long long rows,
-                                     int n, int stride, int per_block, CELL *scratch, long long *fault) {
-    CELL *cells = scratch ? scratch + (long long)blockIdx.x * BUFFERS * per_block * stride : (CELL *)shared;
-    const int step_row = blockDim.x / n, step_place = blockDim.x % n;
+                                     int n, int stride, int per_block, int aligned, CELL *scratch,
+                                     long long *fault) {
+    CELL *all = scratch ? scratch + (long long)blockIdx.x * BUFFERS * per_block * stride : (CELL *)shared;
     for (long long first = (long long)blockIdx.x * per_block; first < rows;
          first += (long long)gridDim.x * per_block) {
-        const int count = (int)min((long long)per_block, rows - first);
+        const int count = (int)min((long long)per_block, rows - first), total = count * n;
         const ELEMENT *source = in + first * n;
         ELEMENT *target = out + first * n;
-        int r = threadIdx.x / n, i = threadIdx.x % n;
-#pragma unroll 4
-        for (int e = threadIdx.x; e < count * n; e += blockDim.x) {
-            u64 value = (u64)source[e];
-            if (value >= (u64)(SIZE(i))) {
-                report(fault, first + r);
-                value = 0;
-            }
-            cells[r * stride + i] = (CELL)value;
-            r += step_row;
-            i += step_place;
-            if (i >= n) { i -= n; r++; }
-        }
+        CELL *cells = all;
+        // What no cell can hold becomes the largest it can, which is outside every domain.
+        SWEEP(source, FROM, (cell = (CELL)((u64)element < CELL_MAX ? (u64)element : CELL_MAX)), NEITHER)
         __syncthreads();
-        const int result = BUFFERS == 1 || WALK == SWAP_ENCODE ? 0 : per_block * stride;
         if (threadIdx.x < count) {
-            CELL *a = cells + threadIdx.x * stride;
-            bool good = true;
-            walk(a, a + per_block * stride, a + 2 * per_block * stride, n, good);
-            if (!good) report(fault, first + threadIdx.x);
+            CELL *a = all + threadIdx.x * stride;
+            if (!walk(a, a + per_block * stride, a + 2 * per_block * stride, n)) report(fault, first + threadIdx.x);
         }
         __syncthreads();
-        r = threadIdx.x / n, i = threadIdx.x % n;
-#pragma unroll 4
-        for (int e = threadIdx.x; e < count * n; e += blockDim.x) {
-            target[e] = (ELEMENT)cells[result + r * stride + i];
-            r += step_row;
-            i += step_place;
-            if (i >= n) { i -= n; r++; }
-        }
+        if (SCATTERS) cells = all + per_block * stride;
+        SWEEP(target, NEITHER, (element = (ELEMENT)cell), INTO)
         __syncthreads();
     }
 }

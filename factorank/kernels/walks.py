@@ -1,4 +1,4 @@
-"""The numba kernels: each does one walk of the table over ``(rows, n)`` and answers the first faulty row, or -1.
+"""The numba kernels: each walks ``(rows, n)`` as the table says and returns the first faulty row, or -1.
 
 Three ways to keep the set that a COUNT or SELECT walk needs, by n:
 

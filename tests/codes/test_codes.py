@@ -26,7 +26,9 @@ INTEGERS = [
 
 
 def all_orders(n: int) -> torch.Tensor:
-    return torch.tensor(list(itertools.permutations(range(n))), dtype=torch.int64).reshape(math.factorial(n), n)
+    return torch.tensor(list(itertools.permutations(range(n))), dtype=torch.int64).reshape(
+        math.factorial(n), n
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,7 +64,9 @@ def test_dtype_and_batch_shape_are_kept(name: str, dtype: torch.dtype) -> None:
             codes = code.encode(orders.to(dtype))
             assert codes.dtype == dtype
             assert codes.shape == (*batch, n)
-            expected = [DEFINITIONS[name](x) for x in orders.reshape(-1, n).tolist()] if orders.numel() else []
+            expected = (
+                [DEFINITIONS[name](x) for x in orders.reshape(-1, n).tolist()] if orders.numel() else []
+            )
             assert codes.reshape(-1).tolist() == [value for row in expected for value in row]
             back = code.decode(codes)
             assert back.dtype == dtype
@@ -71,7 +75,9 @@ def test_dtype_and_batch_shape_are_kept(name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-@pytest.mark.parametrize("n", [16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000, 2048, 2049])
+@pytest.mark.parametrize(
+    "n", [16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000, 2048, 2049]
+)
 def test_long_codes(name: str, dtype: torch.dtype, n: int, generator: torch.Generator) -> None:
     orders = fr.random_permutations(n, (7,), generator=generator)
     identity = torch.arange(n)
@@ -116,7 +122,9 @@ def test_round_trip_of_any_batch(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(NAMES))
     n = data.draw(st.integers(0, 140))
     batch = data.draw(st.lists(st.integers(0, 4), max_size=3))
-    orders = fr.random_permutations(n, batch, generator=torch.Generator().manual_seed(data.draw(st.integers(0, 99))))
+    orders = fr.random_permutations(
+        n, batch, generator=torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
+    )
     strided = orders.transpose(0, -1).contiguous().transpose(0, -1)  # same values, another memory layout
     assert torch.equal(fr.code(name).decode(fr.code(name).encode(strided)), orders)
 
@@ -140,7 +148,11 @@ def test_sizes() -> None:
     for name in NAMES:
         assert torch.equal(fr.code(name).support_mask(5).sum(1), fr.code(name).sizes(5))
         assert fr.code(name).support_mask(0).shape == (0, 0)
-    assert {name for name in NAMES if fr.code(name).domains_depend_on_n} == {"inline", "lehmer", "fisher-yates"}
+    assert {name for name in NAMES if fr.code(name).domains_depend_on_n} == {
+        "inline",
+        "lehmer",
+        "fisher-yates",
+    }
 
 
 @pytest.mark.parametrize("n", range(1, 7))
@@ -181,7 +193,7 @@ def test_sympy_agrees(generator: torch.Generator) -> None:
     for n in (1, 2, 7, 30, 65):
         for order in fr.random_permutations(n, (5,), generator=generator):
             theirs = combinatorics.Permutation(order.tolist())
-            assert fr.Lehmer().encode(order).tolist() == theirs.inversion_vector() + [0]
+            assert fr.Lehmer().encode(order).tolist() == [*theirs.inversion_vector(), 0]
             assert fr.index_of(order) == theirs.rank()
             assert fr.inverse(order).tolist() == (~theirs).array_form
 

@@ -1,0 +1,1 @@
+"""Speed beside what others offer, as ratios within one run: ``./run bench NAME``."""

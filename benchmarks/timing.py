@@ -1,0 +1,78 @@
+"""How benchmarks take times and note them down."""
+
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).parent.parent
+
+
+def seconds(call: Callable[[], Any], device: str = "cpu", enough: float = 0.4, least: int = 3) -> float:
+    """The best time of one call: at least ``least`` runs and ``enough`` seconds, after one to warm up.
+
+    On a GPU a run is as many calls in a row as fill a few milliseconds, timed by the device, so that what
+    the host takes to launch them is hidden as it is in use.
+    """
+    call()
+    many = 1
+    if device == "cuda":
+        many = max(1, min(50, int(5e-3 / _once(call, device, 1))))
+    best, spent, runs = float("inf"), 0.0, 0
+    while runs < least or spent < enough:
+        took = _once(call, device, many)
+        best, spent, runs = min(best, took / many), spent + took, runs + 1
+    return best
+
+
+def _once(call: Callable[[], Any], device: str, many: int) -> float:
+    if device != "cuda":
+        start = time.perf_counter()
+        for _ in range(many):
+            call()
+        return time.perf_counter() - start
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    begin.record()
+    for _ in range(many):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1e3
+
+
+def device_name(device: str) -> str:
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def commit() -> str:
+    """The commit the tree is at, for the record; empty outside a checkout."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def write_rows(rows: Sequence[dict[str, Any]], path: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def read_rows(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def show(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: the first two columns to the left, numbers to the right."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    for row in (header, *rows):
+        cells = [
+            cell.ljust(w) if i < 2 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
