@@ -16,8 +16,10 @@ from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.fitting.checks import complete_orders, row_weights
 from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
 from factorank.distributions.fitting.generalized_mallows import improve as climb_generalized
+from factorank.distributions.fitting.graphs import groups, strongly_connected
 from factorank.distributions.fitting.mallows import dispersion_of
 from factorank.distributions.fitting.partial_mallows import check_settings
+from factorank.distributions.fitting.plackett_luce import explain
 from factorank.distributions.fitting.plackett_luce import improve as climb_plackett_luce
 from factorank.distributions.fitting.progress import rounds
 from factorank.distributions.fitting.report import FitError, FitReport, FitWarning
@@ -65,7 +67,7 @@ def fit_mixture(
     for _ in rounds(restarts, progress, "restarts"):
         ends.append(_run(member, rows, counted, components, max_iterations, tolerance, generator))
     best = max(ends, key=lambda end: end.history[-1])
-    said = member.doubts(best.laws)
+    said = [text for k in range(components) for text in member.doubts(rows, counted * best.belief[:, k], k)]
     for text in said:
         python_warnings.warn(text, FitWarning, stacklevel=3)
     if not best.converged:
@@ -108,6 +110,8 @@ class _Run:
     history: list[float]
     likelihood: float
     converged: bool
+    belief: np.ndarray
+    """The probability of each component given each vote, ``(rows, k)``, that the laws were fitted with."""
 
 
 def _run(
@@ -152,11 +156,11 @@ def _run(
         likelihood = float(each.numpy() @ weights)
         history.append(likelihood + member.prior(known))
         if len(history) > 1 and history[-1] - history[-2] < tolerance * total:
-            return _Run(shares, known, history, likelihood, True)
+            return _Run(shares, known, history, likelihood, True, belief)
         if k == 1 and member.one_step:
-            return _Run(shares, known, history, likelihood, True)
+            return _Run(shares, known, history, likelihood, True, belief)
         belief = (joint - each[:, None]).exp().numpy()
-    return _Run(shares, known, history, likelihood, False)
+    return _Run(shares, known, history, likelihood, False, belief)
 
 
 def _joint(shares: np.ndarray, laws: list[PermutationDistribution], orders: Tensor) -> Tensor:
@@ -192,7 +196,8 @@ class _Family(ABC):
         """What is added to the log-likelihood to give the function that EM climbs."""
         return 0.0
 
-    def doubts(self, laws: list[PermutationDistribution]) -> list[str]:
+    def doubts(self, rows: np.ndarray, weights: np.ndarray, k: int) -> list[str]:
+        """What must be said of component k, which was fitted with these weights."""
         return []
 
 
@@ -261,18 +266,13 @@ class _PlackettLuce(_Family):
         logits = [law.logits for law in laws if isinstance(law, PlackettLuce)]
         return -self.penalty / 2 * float(sum(each.square().sum() for each in logits))
 
-    def doubts(self, laws: list[PermutationDistribution]) -> list[str]:
-        said = []
-        for k, law in enumerate(laws):
-            assert isinstance(law, PlackettLuce)
-            low, high = law.logits.min(), law.logits.max()
-            if high - low > 25:  # odds of 10^11: no number of votes tells these from certainty
-                said.append(
-                    f"in component {k} item {int(law.logits.argmax())} is {float(high - low):.0f} nats above"
-                    f" item {int(law.logits.argmin())}: its likelihood has no maximum, or hardly; a penalty="
-                    " above 0 keeps it finite"
-                )
-        return said
+    def doubts(self, rows: np.ndarray, weights: np.ndarray, k: int) -> list[str]:
+        # A thousandth of a vote that is against it does not make a maximum that means anything.
+        edges = pairwise_counts(rows, weights) > 1e-3
+        if self.penalty or weights.sum() < 1e-3 or rows.shape[1] == 1 or strongly_connected(edges):
+            return []
+        said, _ = explain(edges, groups(edges))
+        return [f"in component {k} {text}; a penalty= above 0 settles it" for text in said]
 
 
 FAMILIES: dict[str, Callable[..., _Family]] = {

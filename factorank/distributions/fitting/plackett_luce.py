@@ -62,7 +62,11 @@ def fit_plackett_luce(
     if not (np.isfinite(penalty) and penalty >= 0):
         raise FitError(f"a penalty is finite and at least 0, not {penalty}")
     data = _collect(rows, lengths, counted, n, unranked == "below")
-    logits = np.zeros(n) if start is None else start.detach().to("cpu", torch.float64).numpy().copy()
+    logits = np.zeros(n)
+    if start is not None:
+        if start.shape != (n,) or not bool(start.isfinite().all()):
+            raise FitError(f"start holds {n} finite logits, not {start.tolist()}")
+        logits = start.detach().to("cpu", torch.float64).numpy().copy()
     edges = _beats(data, n)
     connected = n == 1 or strongly_connected(edges)
     said: list[str] = []
@@ -70,8 +74,9 @@ def fit_plackett_luce(
     parts = [np.arange(n)]
     if not connected:
         parts = groups(edges)
-        said, level = _explain(edges, parts)
+        said, level = explain(edges, parts)
         if penalty == 0:
+            said = [f"{text}; a penalty= above 0 settles it" for text in said]
             for text in said:
                 python_warnings.warn(text, FitWarning, stacklevel=3)
             label = np.empty(n, dtype=np.int64)
@@ -156,7 +161,7 @@ def _beats(data: _Choices, n: int) -> np.ndarray:
     return edges
 
 
-def _explain(edges: np.ndarray, parts: list[np.ndarray]) -> tuple[list[str], np.ndarray]:
+def explain(edges: np.ndarray, parts: list[np.ndarray]) -> tuple[list[str], np.ndarray]:
     """Say why there is no maximum, and give each item the level, in nats, that its group goes to."""
     n = len(edges)
     depth = np.zeros(len(parts), dtype=np.int64)
@@ -181,8 +186,7 @@ def _explain(edges: np.ndarray, parts: list[np.ndarray]) -> tuple[list[str], np.
         said.append(
             "the likelihood has no maximum: nothing else is ever placed above"
             f" {'; '.join(_names(part) for part in winners)}, and nothing else below"
-            f" {'; '.join(_names(part) for part in losers)}, so their logits go apart for ever; a penalty="
-            " above 0 makes it finite"
+            f" {'; '.join(_names(part) for part in losers)}, so their logits go apart for ever"
         )
     return said, level
 

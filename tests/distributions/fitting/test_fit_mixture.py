@@ -179,6 +179,10 @@ def test_a_plackett_luce_component_without_maximum_is_named_and_a_penalty_helps(
     assert any("no maximum" in text for text in law.report.warnings)
     tame = fr.Mixture.fit(votes, components=2, family="plackett-luce", penalty=0.5, generator=generator(0))
     assert not tame.report.warnings
+    with pytest.warns(
+        fr.FitWarning, match="in component 0 .* above item 0, and nothing else below items 1, 2"
+    ):
+        fr.Mixture.fit(torch.tensor([[0, 1, 2], [0, 2, 1]]), components=1, family="plackett-luce")
     assert float(torch.stack([part.logits for part in tame.components]).abs().max()) < 8
     history = tame.report.history
     assert all(later >= earlier - 1e-9 for earlier, later in itertools.pairwise(history))
