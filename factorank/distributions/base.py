@@ -1,9 +1,10 @@
 """What every law over permutations shares: shapes, checks, enumeration and Monte Carlo."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
@@ -319,6 +320,51 @@ def relative_to(reference: Tensor, order: Tensor) -> Tensor:
     ranks = inverse(compact(reference, 1), check=False)
     shape = torch.broadcast_shapes(ranks.shape, order.shape)
     return ranks.expand(shape).gather(-1, order.expand(shape))
+
+
+def map_uniform(
+    fill: Callable[[Tensor, Tensor], None],
+    shape: tuple[int, ...],
+    event_dim: int,
+    device: torch.device,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """An int64 tensor of that shape, filled by ``fill(uniform, out)`` from uniform numbers in [0, 1).
+
+    ``uniform``, float64 and free to be overwritten, and ``out`` have shape ``(rows, *shape[-event_dim:])``.
+    On the CPU the rows come in pieces that fit into the cache and that torch does not split over threads: for
+    such short work waiting for them costs more than they bring.
+    """
+    result = torch.empty(shape, dtype=torch.int64, device=device)
+    if result.numel() == 0:
+        return result
+    own = shape[len(shape) - event_dim :]
+    rows = result.view(-1, *own)
+    step = len(rows) if result.is_cuda else max(_PIECE // math.prod(own), 1)
+    buffer = torch.empty((min(step, len(rows)), *own), dtype=torch.float64, device=device)
+    for part in rows.split(step):
+        fill(buffer[: len(part)].uniform_(generator=generator), part)
+    return result
+
+
+_PIECE = 1 << 14
+
+
+def log_(values: Tensor) -> Tensor:
+    """``values.log_()``, on the CPU by numpy: torch wakes its threads even for a few thousand logarithms."""
+    if values.is_cuda:
+        return values.log_()
+    with np.errstate(divide="ignore"):
+        np.log(values.numpy(), out=values.numpy())
+    return values
+
+
+def log1p_(values: Tensor) -> Tensor:
+    """``values.log1p_()``, as :func:`log_`."""
+    if values.is_cuda:
+        return values.log1p_()
+    np.log1p(values.numpy(), out=values.numpy())
+    return values
 
 
 def compact(tensor: Tensor, event_dim: int) -> Tensor:

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.types import _size
 
-from factorank.distributions.base import LARGEST_ENUMERATED, PermutationDistribution
+from factorank.distributions.base import LARGEST_ENUMERATED, PermutationDistribution, map_uniform
 from factorank.distributions.factorized import FactorizedDistribution
 from factorank.distributions.grim import GRIM, draw
 from factorank.distributions.plackett_luce import (
     PlackettLuce,
     chain_log_prob,
-    log_exponential,
+    log_exponential_,
     order_of_clocks,
 )
 from factorank.distributions.uniform import Uniform
@@ -188,13 +188,17 @@ class ConditionedPlackettLuce(Conditioned):
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
         logits = self.law.logits.double()
-        log_times = log_exponential((*shape, *logits.shape), self.device, generator)
         rates = logits[..., self.observed].flip(-1).logcumsumexp(-1).flip(-1)
-        chain = (log_times[..., self.observed] - rates).logcumsumexp(-1)
-        log_times -= logits
-        log_times[..., self.observed] = chain
-        # Gaps below the resolution of float64 leave ties, which the sort may turn round.
-        return self._chained(order_of_clocks(log_times))
+
+        def ring(uniform: Tensor, out: Tensor) -> None:
+            log_times = log_exponential_(uniform)
+            chain = (log_times[..., self.observed] - rates).logcumsumexp(-1)
+            log_times -= logits
+            log_times[..., self.observed] = chain
+            # Gaps below the resolution of float64 leave ties, which the sort may turn round.
+            out.copy_(self._chained(order_of_clocks(log_times)))
+
+        return map_uniform(ring, (*shape, *logits.shape), logits.ndim, self.device, generator)
 
     @property
     def mode(self) -> Tensor:

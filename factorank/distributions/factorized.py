@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from factorank.codes import code
-from factorank.distributions.base import PermutationDistribution, compact, relative_to
+from factorank.distributions.base import PermutationDistribution, compact, log1p_, map_uniform, relative_to
 from factorank.permutations import inverse
 
 
@@ -51,6 +51,9 @@ class FactorizedDistribution(PermutationDistribution):
         return relative_to(self._reference, order)
 
     def _absolute(self, relative: Tensor) -> Tensor:
+        reference = compact(self._reference, 1)
+        if not reference.is_cuda and bool((reference == torch.arange(self.n)).all()):
+            return relative
         return self._reference.expand(relative.shape).gather(-1, relative)
 
     def _encode(self, order: Tensor) -> Tensor:
@@ -175,8 +178,13 @@ def geometric_sums(ratio: Tensor, sizes: Tensor, largest: int | None = None) -> 
 
 
 def times_log(count: Tensor, ratio: Tensor) -> Tensor:
-    """``count · log(ratio)`` where a count of zero gives zero, with zero gradient to the ratio."""
-    return count * torch.where(count > 0, ratio, 1.0).log()
+    """``count · log(ratio)``, where a count of zero gives zero also for a ratio of zero.
+
+    Where the ratio is zero no gradient goes to it: it would be infinite, or not a number.
+    """
+    zero = ratio == 0
+    product = count * torch.where(zero, 1.0, ratio).log()
+    return torch.where(zero & (count > 0), -math.inf, product)
 
 
 def geometric_table(ratio: Tensor, code_name: str, log: bool) -> Tensor:
@@ -214,9 +222,12 @@ def draw_geometric(
     log_ratio = log_ratio.double()
     flat = log_ratio == 0
     mass = torch.where(flat, sizes.double(), torch.expm1(log_ratio * sizes))
-    uniform = torch.rand(shape, dtype=torch.float64, device=log_ratio.device, generator=generator).mul_(mass)
-    if log_ratio.is_cuda or flat.any():  # on a GPU asking would cost a synchronisation
-        draws = torch.where(flat, uniform, uniform.log1p() / log_ratio)
-    else:
-        draws = uniform.log1p_().div_(log_ratio)
-    return torch.minimum(draws.to(torch.int64), sizes - 1)
+    mixed = log_ratio.is_cuda or bool(flat.any())  # on a GPU asking would cost a synchronisation
+
+    def invert(uniform: Tensor, out: Tensor) -> None:
+        uniform.mul_(mass)
+        scaled = log1p_(uniform.clone() if mixed else uniform).div_(log_ratio)
+        out.copy_(torch.where(flat, uniform, scaled) if mixed else scaled)
+        torch.minimum(out, sizes - 1, out=out)
+
+    return map_uniform(invert, shape, mass.ndim, log_ratio.device, generator)

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from factorank.distributions.base import PermutationDistribution, as_reals, compact, finite_vector
+from factorank.distributions.base import (
+    PermutationDistribution,
+    as_reals,
+    compact,
+    finite_vector,
+    log1p_,
+    log_,
+    map_uniform,
+)
 from factorank.errors import DistributionError
 
 LARGEST_SUBSETS = 12
@@ -57,9 +65,13 @@ class PlackettLuce(PermutationDistribution):
         return chain_log_prob(self.logits.expand(shape).gather(-1, order.expand(shape)))
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        return order_of_clocks(
-            log_exponential((*shape, *self.logits.shape), self.device, generator) - self.logits
-        )
+        # In float64: in float32 one pair of times in 2^24 would be a tie.
+        logits = compact(self.logits, 1).double()
+
+        def ring(uniform: Tensor, out: Tensor) -> None:
+            out.copy_(order_of_clocks(log_exponential_(uniform).sub_(logits)))
+
+        return map_uniform(ring, (*shape, *self.logits.shape), logits.ndim, self.device, generator)
 
     @property
     def mode(self) -> Tensor:
@@ -128,16 +140,13 @@ def chain_log_prob(scores: Tensor) -> Tensor:
     return (scores - left).sum(-1)
 
 
-def log_exponential(
-    shape: tuple[int, ...], device: torch.device, generator: torch.Generator | None
-) -> Tensor:
-    """Logarithms of standard exponential times, in float64: in float32 one draw in 2^24 would be a tie."""
-    uniform = torch.rand(shape, dtype=torch.float64, device=device, generator=generator)
-    return uniform.neg_().log1p_().neg_().log_()
+def log_exponential_(uniform: Tensor) -> Tensor:
+    """Turn float64 uniforms into logarithms of standard exponential times, in place."""
+    return log_(log1p_(uniform.neg_()).neg_())
 
 
 def order_of_clocks(times: Tensor) -> Tensor:
-    """The items in the order in which their clocks ring: ``(*batch, n)``."""
+    """The items in the order in which their clocks ring, from the times, their logarithms or so."""
     if times.device.type == "cpu" and not torch.compiler.is_compiling():
         return torch.from_numpy(np.argsort(times.numpy(), axis=-1))  # several times faster than torch's
     return times.argsort(-1)
