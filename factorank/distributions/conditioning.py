@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.types import _size
 
-from factorank.distributions.base import LARGEST_ENUMERATED, PermutationDistribution, map_uniform
+from factorank.distributions.base import LARGEST_ENUMERATED, PermutationDistribution
 from factorank.distributions.factorized import FactorizedDistribution
 from factorank.distributions.grim import GRIM, draw
 from factorank.distributions.plackett_luce import (
@@ -17,6 +17,7 @@ from factorank.distributions.plackett_luce import (
     log_exponential_,
     order_of_clocks,
 )
+from factorank.distributions.tensors import map_uniform
 from factorank.distributions.uniform import Uniform
 from factorank.errors import DistributionError
 from factorank.permutations import inverse

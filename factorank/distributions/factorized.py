@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from factorank.codes import code
-from factorank.distributions.base import PermutationDistribution, compact, log1p_, map_uniform, relative_to
+from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.tensors import compact, log1p_, map_uniform, relative_to
 from factorank.permutations import inverse
 
 

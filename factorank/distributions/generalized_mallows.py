@@ -8,13 +8,14 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.distributions import factorized
-from factorank.distributions.base import as_orders, as_reals, compact, permutation, together, unit_vector
+from factorank.distributions.base import permutation, unit_vector
 from factorank.distributions.factorized import (
     FactorizedDistribution,
     draw_geometric,
     geometric_sums,
     times_log,
 )
+from factorank.distributions.tensors import as_orders, as_reals, compact, together
 from factorank.errors import DistributionError
 
 

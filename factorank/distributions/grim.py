@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.codes import code
-from factorank.distributions.base import PermutationDistribution, as_orders, permutation, relative_to
+from factorank.distributions.base import PermutationDistribution, permutation
+from factorank.distributions.tensors import as_orders, relative_to
 from factorank.errors import DistributionError
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import register_kl
 
-from factorank.distributions.base import PermutationDistribution, compact, relative_to
+from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.factorized import (
     FactorizedDistribution,
     expected,
@@ -15,6 +15,7 @@ from factorank.distributions.factorized import (
     times_log,
 )
 from factorank.distributions.mallows import Mallows
+from factorank.distributions.tensors import compact, relative_to
 from factorank.distributions.uniform import Uniform
 from factorank.errors import DistributionError
 

@@ -10,20 +10,14 @@ from torch.distributions import constraints
 from factorank.codes import code
 from factorank.distances import kendall
 from factorank.distributions import factorized
-from factorank.distributions.base import (
-    as_orders,
-    as_reals,
-    compact,
-    nonnegative_vector,
-    permutation,
-    together,
-)
+from factorank.distributions.base import nonnegative_vector, permutation
 from factorank.distributions.factorized import (
     FactorizedDistribution,
     draw_geometric,
     geometric_sums,
     times_log,
 )
+from factorank.distributions.tensors import as_orders, as_reals, compact, together
 from factorank.errors import DistributionError
 
 

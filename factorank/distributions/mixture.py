@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from factorank.distributions.base import PermutationDistribution, as_reals
+from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning import ImpossibleObservation, check_observed
 from factorank.distributions.fitting.mixture import fit_mixture
 from factorank.distributions.fitting.partial_mallows import fit_mallows_mixture_partial
 from factorank.distributions.fitting.report import FitError
 from factorank.distributions.partial import PartialOrders
+from factorank.distributions.tensors import as_reals
 from factorank.errors import DistributionError
 from factorank.permutations import inverse
 

@@ -8,15 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from factorank.distributions.base import (
-    PermutationDistribution,
-    as_reals,
-    compact,
-    finite_vector,
-    log1p_,
-    log_,
-    map_uniform,
-)
+from factorank.distributions.base import PermutationDistribution, finite_vector
+from factorank.distributions.tensors import as_reals, compact, log1p_, log_, map_uniform
 from factorank.errors import DistributionError
 
 LARGEST_SUBSETS = 12

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from factorank.distributions.base import as_orders, as_reals, permutation, together
+from factorank.distributions.base import permutation
 from factorank.distributions.factorized import FactorizedDistribution
+from factorank.distributions.tensors import as_orders, as_reals, together
 from factorank.errors import DistributionError
 
 
