@@ -176,7 +176,7 @@ def _train(
     if size is None:
         size = 1024 if rows is None else max(1, min(1024, rows // (settings.accumulate * here.size)))
     shape = Shape(size, settings.accumulate, here.rank, here.size)
-    streams = _streams(seed, here)
+    streams = _streams(seed, here, one_draw=callable(getattr(model, "noise", None)))
     source: sources.Source
     if table is not None:
         source = sources.Table(*table, shape, seed, device)
@@ -190,20 +190,19 @@ def _train(
     identity = {"format": 1, "model": _config(model), **settings.identity(size, here.size, device)}
     identity["data"] = {"rows": rows} if table is None else fingerprint(table)
     identity["held_out"] = None if kept is None else fingerprint(kept)
-    own = [streams["masks"], streams["draws"]]
     step = Step(
         model,
         source,
+        shape,
         here,
         streams["masks"],
-        own,
+        [stream for stream in streams.values() if stream.device.type == "cuda"],
         lr=settings.lr,
         betas=settings.betas,
         weight_decay=settings.weight_decay,
         clip=settings.clip,
         ema=settings.ema,
         bf16=settings.precision == "bf16",
-        accumulate=settings.accumulate,
         compile=settings.compile,
         capture=settings.capture,
     )
@@ -212,7 +211,10 @@ def _train(
     engine = Engine(settings, model, step, scorer, streams, here, started)
     if found is not None and settings.out is not None:
         engine.restore(found, settings.out / "checkpoints" / str(found.step))
+    was_padded = getattr(model, "padded", None)
     try:
+        if was_padded and table is not None and not any((one[0] < 0).any() for one in (table, kept) if one):
+            model.padded = False  # type: ignore[assignment]  # no list is short: attention needs no mask
         if engine.stopped is None:
             engine.run()
         engine.settle()
@@ -221,8 +223,11 @@ def _train(
         raise
     finally:
         model.eval()
+        if was_padded:
+            model.padded = was_padded
     if settings.out is not None and here.rank == 0:
         folder.export(settings.out, model)
+    here.total([0.0])  # nobody returns before the files are there
     return TrainResult(
         steps=engine.step,
         seconds=engine.seconds,
@@ -235,14 +240,18 @@ def _train(
     )
 
 
-def _streams(seed: int, here: World) -> dict[str, torch.Generator]:
-    """Every stream of random numbers of this process: masks, made data, and torch's own (dropout)."""
+def _streams(seed: int, here: World, one_draw: bool) -> dict[str, torch.Generator]:
+    """Every stream of random numbers of this process: masks, made data, and torch's own (dropout).
+
+    With ``one_draw`` every process draws the masks of the whole step and takes its rows of them.
+    """
     streams = {name: torch.Generator(here.device) for name in ("masks", "draws")}
     streams["cpu"] = torch.default_generator
     if here.device.type == "cuda":
         streams["cuda"] = torch.cuda.default_generators[here.device.index]
     for name, stream in streams.items():
-        stream.manual_seed(stream_seed(seed, name, here.rank))
+        rank = 0 if name == "masks" and one_draw else here.rank
+        stream.manual_seed(stream_seed(seed, name, rank))
     return streams
 
 

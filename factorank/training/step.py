@@ -7,13 +7,15 @@ rows) is written into such tensors by ``prepare``.
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from factorank.errors import TrainingError
-from factorank.training.data import Source
+from factorank.training.data import Shape, Source
 from factorank.training.ema import Average
 from factorank.training.world import World
 
@@ -29,9 +31,9 @@ class Objective(nn.Module):
         self.model = model
         self.bf16, self.device_type, self.cache = bf16, device.type, cache
 
-    def forward(self, order: Tensor, context: Any, generator: torch.Generator) -> Tensor:
+    def forward(self, order: Tensor, context: Any, random: dict[str, Any]) -> Tensor:
         with torch.autocast(self.device_type, torch.bfloat16, enabled=self.bf16, cache_enabled=self.cache):
-            loss = self.model.loss(order, context, generator=generator)
+            loss = self.model.loss(order, context, **random)
         return loss.float().mean()
 
 
@@ -42,9 +44,10 @@ class Step:
         self,
         model: nn.Module,
         source: Source,
+        shape: Shape,
         world: World,
         masks: torch.Generator,
-        generators: list[torch.Generator],
+        generators: Sequence[torch.Generator],
         *,
         lr: float,
         betas: tuple[float, float],
@@ -52,7 +55,6 @@ class Step:
         clip: float | None,
         ema: float | None,
         bf16: bool,
-        accumulate: int,
         compile: bool,
         capture: bool | str,
     ) -> None:
@@ -63,7 +65,8 @@ class Step:
         self.capturing = on_cuda and world.size == 1 and bool(capture)
         self._must_capture = capture is True
         self.world, self.source, self.masks, self.generators = world, source, masks, generators
-        self.clip, self.accumulate = clip, accumulate
+        self.clip, self.shape = clip, shape
+        self._draw_noise = getattr(model, "noise", None)
         self.named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
         self.weights = [weight for _, weight in self.named]
         self._lr: float | Tensor = torch.tensor(lr, device=device) if on_cuda else lr
@@ -140,10 +143,11 @@ class Step:
 
     def _body(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        for part in range(self.accumulate):
+        noise, parts = self._noise(), self.shape.parts
+        for part in range(parts):
             order, context = self.source.batch(part)
-            with self.world.without_sync(self.objective, part < self.accumulate - 1):
-                loss = self.objective(order, context, self.masks) / self.accumulate
+            with self.world.without_sync(self.objective, part < parts - 1):
+                loss = self.objective(order, context, self._random(noise, part)) / parts
                 self.world.backward(loss, self.objective)
             self.loss_sum += loss.detach()
         gradients = [weight.grad for weight in self.weights if weight.grad is not None]
@@ -154,6 +158,20 @@ class Step:
         self.optimizer.step()
         if self.average is not None:
             self.average.update()
+
+    def _noise(self) -> Any:
+        """The random numbers of the loss for all rows of the step, if the model draws them by row."""
+        if self._draw_noise is None:
+            return None
+        rows, device = torch.Size([self.shape.rows]), self.world.device
+        return self._draw_noise(rows, device=device, generator=self.masks)
+
+    def _random(self, noise: Any, part: int) -> dict[str, Any]:
+        """Where the loss of one pass takes its random numbers from: its rows of the noise, or a generator."""
+        if noise is None:
+            return {"generator": self.masks}
+        first = self.shape.first(part)
+        return {"noise": tree_map(lambda one: one[first : first + self.shape.batch], noise)}
 
     def _on_side_stream(self) -> None:
         """Run eagerly on the stream of the capture, so that what the libraries keep per stream is there."""
@@ -169,8 +187,10 @@ class Step:
         self.optimizer.zero_grad(set_to_none=True)  # so that the gradients live in the graph's own memory
         self.source.static = True
         graph = torch.cuda.CUDAGraph()
+        states = [generator.get_state() for generator in self.generators]
         for generator in self.generators:
-            graph.register_generator_state(generator)
+            if generator not in torch.cuda.default_generators:  # torch registers its own
+                graph.register_generator_state(generator)
         try:
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._body()
@@ -181,6 +201,11 @@ class Step:
                 f"the step runs eagerly because it cannot be captured: {error}", UserWarning, stacklevel=2
             )
             self.capturing = self.source.static = False
+            for generator, state in zip(self.generators, states, strict=True):
+                # A capture that fails leaves its generators recording; a fresh state ends that.
+                fresh = torch.Generator(self.world.device)
+                fresh.set_state(state)
+                generator.graphsafe_set_state(fresh.graphsafe_get_state())
             self.optimizer.zero_grad(set_to_none=True)
         else:
             self._graph = graph

@@ -1,5 +1,6 @@
 """The processes of a run: one, or several through Lightning Fabric (DDP, FSDP, torchrun, SLURM)."""
 
+import atexit
 import contextlib
 import logging
 import os
@@ -64,6 +65,8 @@ class FabricWorld(World):
             self.fabric.launch()
         except (ValueError, TypeError) as error:
             raise TrainingError(f"Lightning Fabric refuses the devices or the strategy: {error}") from error
+        atexit.unregister(_leave)
+        atexit.register(_leave)
         if not isinstance(getattr(self.fabric.strategy, "root_device", None), torch.device):
             raise TrainingError(f"the strategy {strategy!r} has no device of its own for each process")
         super().__init__(self.fabric.device)
@@ -121,6 +124,12 @@ def _launched() -> bool:
         return True
     slurm = int(os.environ.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in os.environ
     return slurm and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
+
+
+def _leave() -> None:
+    """Close the connections while the interpreter still stands: gloo's threads can abort a process later."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _fabric_class() -> Any:

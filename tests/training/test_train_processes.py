@@ -1,0 +1,77 @@
+"""Several processes: torchrun on the CPU gives what one process with the larger batch gives."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from factorank.models import PermutationModel
+from factorank.permutations import random_permutations
+from factorank.training import train
+
+PROGRAM = Path(__file__).with_name("two_processes.py")
+
+
+def small_model(objective):
+    torch.manual_seed(0)
+    return PermutationModel(n=5, code="lehmer", objective=objective, width=16, depth=1, heads=2)
+
+
+def options(out):
+    generator = torch.Generator().manual_seed(3)
+    data = random_permutations(5, (80,), generator=generator)
+    held_out = random_permutations(5, (20,), generator=generator)
+    shared = {"steps": 24, "lr": 1e-2, "device": "cpu", "log_every": 6, "held_out_every": 8, "out": out}
+    return data, shared | {"held_out": held_out}
+
+
+def history(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [(line["step"], line["loss"], line["grad_norm"]) for line in lines if "loss" in line]
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory):
+    """Two processes of batch 10 train both objectives; the masked one is interrupted and resumed."""
+    folder = tmp_path_factory.mktemp("two")
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        str(PROGRAM),
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [*command, str(folder)], env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_two_processes_are_one_with_twice_the_batch(launched, tmp_path, objective):
+    """Rows and masks of a step are the same; sums are made in another order, hence the tolerance."""
+    model = small_model(objective)
+    data, shared = options(tmp_path)
+    result = train(model, data, batch_size=20, **shared)
+    ours, theirs = history(tmp_path), history(launched / objective)
+    assert [line[0] for line in ours] == [line[0] for line in theirs] == [6, 12, 18, 24]
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-4, atol=1e-5)
+    told = [json.loads((launched / f"{objective}-{rank}.json").read_text()) for rank in range(2)]
+    assert told[0] == told[1]  # both processes end with the same result and weights
+    assert told[0]["loss"] == pytest.approx(result.loss, rel=1e-4)
+    saved = PermutationModel.from_pretrained(launched / objective)
+    losses = [one.loss(data, generator=torch.Generator().manual_seed(1)) for one in (saved, model)]
+    torch.testing.assert_close(*losses, rtol=1e-3, atol=1e-3)
+
+
+def test_resumed_processes_end_as_undisturbed_ones(launched):
+    whole = (launched / "masked" / "model.safetensors").read_bytes()
+    assert (launched / "resumed" / "model.safetensors").read_bytes() == whole
+    assert history(launched / "resumed") == history(launched / "masked")
