@@ -60,7 +60,7 @@ class AutoregressiveLaw(PermutationLaw):
         """Codes ``(found, rows, n)`` and log-probabilities ``(found, rows)``."""
         model = self.model
         with evaluating(model):
-            memory = model.network.memory(given.known, given.present)
+            memory = self._memory(given)
             cache, mask = model.network.begin(memory, torch.Size((1, given.rows)))
             start = given.start(model)
             row = torch.arange(given.rows, device=start.device)
@@ -90,11 +90,16 @@ class AutoregressiveLaw(PermutationLaw):
                     mask = mask[(parent * given.rows + row).reshape(-1)]
         return code, score
 
+    def _memory(self, given: Given) -> Known | None:
+        if given.memory is None:
+            given.memory = self.model.network.memory(given.known, given.present)
+        return given.memory
+
     def _mode(self, given: Given) -> Tensor:
         return self._beam(given, BEAM)[0][0]
 
     def _score(self, given: Given, code: Tensor, generator: torch.Generator | None) -> Tensor:
-        chosen = log_probs(self.model, code, self.model.network.memory(given.known, given.present))
+        chosen = log_probs(self.model, code, self._memory(given))
         free = given.start(self.model) == self.model.network.mask_value
         return torch.where(free, chosen, 0).sum(-1)
 
@@ -107,12 +112,13 @@ class AutoregressiveLaw(PermutationLaw):
         score: bool = False,
     ) -> Iterator[Step]:
         model = self.model
-        memory = model.network.memory(given.known, given.present)
+        memory = self._memory(given)
         lead = torch.Size((samples, given.rows))
         cache, mask = model.network.begin(memory, lead)
         start = given.start(model)
         code, log_prob = start.repeat(samples, 1, 1), torch.zeros(lead, device=start.device)
-        yield Step(code.clone(), log_prob, 0)
+        used = torch.zeros(lead, dtype=torch.int64, device=start.device)
+        yield Step(code.clone(), log_prob, used)
         value = torch.full(lead, model.network.mask_value, device=start.device)
         for position in range(model.n):
             logits = model.network.step(value, position, memory, cache, mask)
@@ -125,4 +131,4 @@ class AutoregressiveLaw(PermutationLaw):
                 chosen = logits.log_softmax(-1).gather(-1, value[..., None]).squeeze(-1)
                 log_prob = log_prob + torch.where(free, chosen, 0)
             code[..., position] = value
-            yield Step(code if position == model.n - 1 else code.clone(), log_prob, position + 1)
+            yield Step(code if position == model.n - 1 else code.clone(), log_prob, used + position + 1)

@@ -26,6 +26,8 @@ class Given:
     reference: Tensor | None = None
     first_logits: Tensor | None = None
     """What a masked model predicts before anything is revealed; kept for as long as one call lasts."""
+    memory: Known | None = None
+    """What an autoregressive model makes of ``known``; kept likewise."""
 
     def part(self, start: int, stop: int) -> "Given":
         """The rows from start to stop."""
@@ -47,11 +49,11 @@ class Given:
         if known is not None:
             present = None if known.present is None else change(known.present)
             known = Known(change(known.tokens), present, known.aligned)
-        rest = [
-            None if tensor is None else change(tensor)
-            for tensor in (self.present, self.fixed, self.reference)
-        ]
-        return Given(rows, known, *rest)
+
+        def changed(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else change(tensor)
+
+        return Given(rows, known, changed(self.present), changed(self.fixed), changed(self.reference))
 
     def start(self, model: PermutationModel) -> Tensor:
         """The codes ``(rows, n)`` before anything is revealed: known values, and the mask where free."""
@@ -68,7 +70,7 @@ class Step:
     code: Tensor
     log_prob: Tensor
     """Of what has been revealed so far, where it was asked for."""
-    nfe: Tensor | int
+    nfe: Tensor
     """How many network evaluations each took so far."""
 
 
@@ -83,3 +85,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+def last(steps: Iterator[Step]) -> Step:
+    """The end of a walk; what came before is not kept."""
+    for step in steps:  # noqa: B007
+        pass
+    return step

@@ -14,7 +14,7 @@ from factorank.distributions.base import permutation
 from factorank.errors import ModelError
 from factorank.models import orders
 from factorank.models.choosers import Chooser, Draw
-from factorank.models.given import Given, Step, evaluating
+from factorank.models.given import Given, Step, evaluating, last
 from factorank.models.model import PermutationModel
 from factorank.permutations import inverse, is_permutation, permutation_at
 
@@ -106,7 +106,7 @@ class PermutationLaw(Distribution):
         result = torch.empty((shape.numel(), self.given.rows, self.n), dtype=torch.int64, device=self._device)
         with evaluating(self.model):
             for given, rows, draws in self._chunks(shape.numel()):
-                step = _last(self._walk(given, draws.stop - draws.start, Draw(generator), generator))
+                step = last(self._walk(given, draws.stop - draws.start, Draw(generator), generator))
                 result[draws, rows] = self._decode(given, step.code)
                 if nfe is not None:
                     nfe[draws, rows] = step.nfe
@@ -149,10 +149,12 @@ class PermutationLaw(Distribution):
         return self._over_partitions(order, samples, generator).logsumexp(0) - math.log(samples)
 
     def nfe_of(self, order: Tensor) -> Tensor:
-        """How many network evaluations it takes to draw each order: ``(*sample, *batch)``, int64."""
-        if self.nfe is None:
-            raise NotImplementedError
-        return torch.full(order.shape[:-1], self.nfe, device=order.device)
+        """How many network evaluations it takes to draw each order: ``(*sample, *batch)``, int64.
+
+        As many as the law's ``nfe``, or as there are free positions if those are fewer.
+        """
+        shape = self._aligned(order)[2]
+        return torch.full(shape, self.n, device=order.device)
 
     def entropy(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The entropy in nats, ``(*batch,)``.
@@ -276,7 +278,7 @@ class PermutationLaw(Distribution):
         most = max(1, CHUNK.get(self._device.type, CHUNK["cpu"]) // widest // at_once)
         rows = max(1, min(self.given.rows, most))
         # Where the first evaluation is all there is, a sample takes no more than a few rows of numbers.
-        draws = max(1, (most if self.nfe != 1 else most * widest // (32 * self.n)) // rows)
+        draws = max(1, (most if self.nfe != 1 else most * widest // (4 * self.n)) // rows)
         for row in range(0, self.given.rows, rows):
             where = slice(row, min(row + rows, self.given.rows))
             given = dataclasses.replace(self.given.part(where.start, where.stop))
@@ -352,9 +354,3 @@ class PermutationLaw(Distribution):
             )
         listed = permutation_at(torch.arange(math.factorial(self.n), device=self._device), self.n)
         return self.log_prob(listed.view(-1, *(1 for _ in self.batch_shape), self.n))
-
-
-def _last(steps: Iterator[Step]) -> Step:
-    for step in steps:  # noqa: B007
-        pass
-    return step

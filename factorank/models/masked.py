@@ -1,5 +1,6 @@
 """The masked objective, and the laws of a masked model: positions revealed block by block."""
 
+import dataclasses
 from collections.abc import Iterator
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from factorank.models.choosers import Chooser, Greedy, Replay
 from factorank.models.context import Known
-from factorank.models.given import Given, Step, evaluating
+from factorank.models.given import Given, Step, evaluating, last
 from factorank.models.law import PermutationLaw
 from factorank.models.model import PermutationModel
 from factorank.models.partitions import Block, block, confident, entropies, listing, within_entropy
@@ -64,26 +65,23 @@ class MaskedLaw(PermutationLaw):
         return self.unmask != "random" or self.nfe == 1
 
     def nfe_of(self, order: Tensor) -> Tensor:
-        if self.nfe is not None:
-            return super().nfe_of(order)
         law, rows, shape = self._aligned(order)
         result = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
+        if self.nfe is not None:
+            free = (law.given.start(self.model) == self.model.network.mask_value).sum(-1)
+            return (result + free.clamp(max=self.nfe)).view(shape)
         with torch.no_grad(), evaluating(self.model):
             for given, where, draws in law._chunks(rows.shape[0]):
                 code = law._encode(given, rows[draws, where])
-                for step in law._walk(given, code.shape[0], Replay(code), None):
-                    result[draws, where] = torch.as_tensor(step.nfe, device=rows.device)
+                result[draws, where] = last(law._walk(given, code.shape[0], Replay(code), None)).nfe
         return result.view(shape)
 
     def entropy(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         if samples is not None or self.nfe != 1:
             return super().entropy(samples=samples, generator=generator)
-        given = self.given
         with evaluating(self.model):
-            start = given.start(self.model)
-            each = entropies(
-                self.model.network.head(self.model.network.hidden(start, given.known, given.present))
-            )
+            start = self.given.start(self.model)
+            each = entropies(self._first_logits(dataclasses.replace(self.given), start))
         free = start == self.model.network.mask_value
         return torch.where(free, each, 0).sum(-1).float().view(self.batch_shape)
 
@@ -91,12 +89,10 @@ class MaskedLaw(PermutationLaw):
         law = self
         if self.unmask == "random" and self.nfe != 1:
             law = MaskedLaw(self.model, given, torch.Size((given.rows,)), self.nfe, "confident", None)
-        *_, step = law._walk(given, 1, Greedy(), None)
-        return step.code[0]
+        return last(law._walk(given, 1, Greedy(), None)).code[0]
 
     def _score(self, given: Given, code: Tensor, generator: torch.Generator | None) -> Tensor:
-        *_, step = self._walk(given, code.shape[0], Replay(code), generator, score=True)
-        return step.log_prob
+        return last(self._walk(given, code.shape[0], Replay(code), generator, score=True)).log_prob
 
     def _walk(
         self,
@@ -117,7 +113,6 @@ class MaskedLaw(PermutationLaw):
         listed = listing(free, samples, shuffle=shuffle, generator=generator)
         static = self.nfe is not None and self.unmask != "confident"
         for step in range(self.nfe or n):
-            first = step == 0
             if static:
                 assert self.nfe is not None
                 positions, inside = block(listed, length, self.nfe, step)
@@ -126,41 +121,35 @@ class MaskedLaw(PermutationLaw):
             remaining = code == mask
             if self.nfe is None and not bool(remaining.any()):
                 return
-            if first:
-                # Before anything is revealed all samples of a row are alike: one evaluation serves them.
-                if given.first_logits is None:
-                    hidden = model.network.hidden(start, given.known, given.present)
-                    given.first_logits = model.network.head(hidden)
-                logits = given.first_logits
+            shared = step == 0
+            if shared:
+                logits = self._first_logits(given, start)
             else:
                 hidden = model.network.hidden(code, given.known, given.present)
-                if static:
-                    logits = model.network.head(_take(hidden, positions), positions)
-                else:
-                    logits = model.network.head(hidden)
+                where = positions if static else None
+                logits = model.network.head(hidden if where is None else _take(hidden, where), where)
             if not static:
                 positions, inside = self._choose(logits, remaining, length, step)
-            if first:
-                everywhere = chooser.shared(logits, samples)
-                values = everywhere.gather(-1, positions)
-            else:
-                if not static:
-                    logits = _take(logits, positions)
-                values = chooser.values(logits, positions)
+                logits = logits if shared else _take(logits, positions)
+            values = chooser.shared(logits, samples) if shared else chooser.values(logits, positions)
             if score:
-                if first:
-                    each = logits.log_softmax(-1).expand(samples, *logits.shape)
-                    chosen = each.gather(-1, everywhere[..., None]).squeeze(-1).gather(-1, positions)
-                else:
-                    chosen = logits.log_softmax(-1).gather(-1, values[..., None]).squeeze(-1)
+                log_probs = logits.log_softmax(-1).expand(*values.shape, n)
+                chosen = log_probs.gather(-1, values[..., None]).squeeze(-1)
+                chosen = chosen.gather(-1, positions) if shared else chosen
                 log_prob = log_prob + (chosen if inside is None else torch.where(inside, chosen, 0)).sum(-1)
+            values = values.gather(-1, positions) if shared else values
             if inside is not None:
                 values = torch.where(inside, values, code.gather(-1, positions))
-                used = used + (inside.any(-1) if self.nfe is None else 1)
-            else:
-                used = used + 1
             code = code.scatter(-1, positions, values)
+            used = used + (1 if inside is None else inside.any(-1))
             yield Step(code, log_prob, used)
+
+    def _first_logits(self, given: Given, start: Tensor) -> Tensor:
+        """All samples of a row are alike before anything is revealed: one evaluation serves them."""
+        if given.first_logits is None:
+            hidden = self.model.network.hidden(start, given.known, given.present)
+            given.first_logits = self.model.network.head(hidden)
+        return given.first_logits
 
     def _choose(self, logits: Tensor, remaining: Tensor, length: int | Tensor, step: int) -> Block:
         """The block that the predictions ``(…, n, values)`` call for; ``(rows, …)`` at the first step."""

@@ -19,7 +19,7 @@ def small_model(
     options = {"width": 16, "depth": 2, "heads": 2, **options}
     model = fr.PermutationModel(n, code, objective, **options).eval()
     with torch.no_grad():
-        model.network.head.weight.mul_(2)
+        model.network.head.weight.mul_(10)
         model.network.head.bias.normal_()
     return model
 

@@ -237,3 +237,26 @@ def test_token_context_and_refusals():
         model.distribution(torch.tensor([0, 1]))
     with pytest.raises(ModelError, match="16 wide"):
         small_model(3, "insertion", context=fr.TokenContext("abc", 8))
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_no_contexts_at_all(objective):
+    model = small_model(4, "insertion", objective, context=fr.ItemContext(9, 16))
+    law = model.distribution(torch.zeros(0, 4, dtype=torch.int64), **exact(objective))
+    assert law.sample((3,)).shape == (3, 0, 4)
+    assert law.mode.shape == (0, 4)
+    assert law.log_prob(fr.random_permutations(4, (3, 0))).shape == (3, 0)
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_a_law_keeps_nothing_of_the_weights(objective):
+    """Only the context is encoded beforehand; what a call computes is gone after it."""
+    model = small_model(4, "insertion", objective)
+    law, orders = model.distribution(**exact(objective)), all_orders(4)
+    before = law.log_prob(orders)
+    law.sample((3,))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    torch.testing.assert_close(law.log_prob(orders), model.distribution(**exact(objective)).log_prob(orders))
+    assert (law.log_prob(orders) - before).abs().max() > 0.01

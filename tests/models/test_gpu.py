@@ -58,6 +58,7 @@ def test_loss_can_be_captured(code, objective):
     torch.testing.assert_close(loss, model.loss(orders, noise=noise).mean())
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
 def test_loss_compiles_and_runs_in_bfloat16():
     model = small_model(4, "insertion").cuda()
     orders = fr.random_permutations(4, (64,), device="cuda")
