@@ -74,7 +74,7 @@ class AMP(PermutationDistribution):
         log_proposal = np.zeros((samples, len(self.partial)))
         if orders.size:
             amp_kernels.draw_completions(
-                self._above(), *self._insertions, new_seed(generator), orders, log_proposal
+                self._relations(), *self._insertions, new_seed(generator), orders, log_proposal
             )
         return torch.from_numpy(orders).to(self.device), torch.from_numpy(log_proposal).to(self.device)
 
@@ -86,16 +86,22 @@ class AMP(PermutationDistribution):
         result = np.zeros(ranks.shape[:2])
         if ranks.numel():
             amp_kernels.retrace_completions(
-                self._above(), *self._insertions, ranks.cpu().contiguous().numpy(), result
+                self._relations(), *self._insertions, ranks.cpu().contiguous().numpy(), result
             )
         return torch.from_numpy(result).to(order.device).view(shape)
 
-    def _above(self) -> np.ndarray:
-        return self.partial.above.cpu().contiguous().numpy()
+    def _relations(self) -> np.ndarray:
+        return relations(self.partial.above)
+
+
+def relations(above: Tensor) -> np.ndarray:
+    """Int8 ``(voters, n, n)``: at ``[v, a, b]`` 1 where voter v has b above a, 2 where below, else 0."""
+    return (above.transpose(1, 2).to(torch.int8) + 2 * above.to(torch.int8)).cpu().contiguous().numpy()
 
 
 def insertion_table(law: PermutationDistribution) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Reference ``(n,)``, insertion probabilities ``(n, n)`` and their logarithms, of a law that is a RIM."""
+    """Of a law that is a RIM: reference ``(n,)``, cumulated insertion probabilities ``(n, n + 1)``, which
+    start at 0, and their logarithms ``(n, n)``, not cumulated."""
     if not isinstance(law, FactorizedDistribution) or "insertion" not in law.code_names:
         raise DistributionError(
             "AMP inserts as a RIM does: it takes Mallows without weights, GeneralizedMallows or RIM, not"
@@ -103,7 +109,7 @@ def insertion_table(law: PermutationDistribution) -> tuple[np.ndarray, np.ndarra
         )
     logs = law._digits("insertion").detach().to("cpu", torch.float64).contiguous().numpy()
     reference = law._reference.detach().to("cpu", torch.int64).contiguous().numpy()
-    return reference, np.exp(logs), logs
+    return reference, np.pad(np.exp(logs).cumsum(1), ((0, 0), (1, 0))), logs
 
 
 def importance_log_weights(law: PermutationDistribution, proposal: AMP, orders: Tensor) -> Tensor:

@@ -17,8 +17,11 @@ def uniform(seed, draw, voter, step):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def insert_all(above, reference, probs, logs, order, rank, seed, draw, voter):  # type: ignore[no-untyped-def]
+def insert_all(relation, reference, sums, logs, order, rank, seed, draw, voter):  # type: ignore[no-untyped-def]
     """One completion of one partial order: fills ``order``, returns (log-proposal, log-probability).
+
+    ``relation[a, b]`` is 1 where b is above a, 2 where it is below, 0 where neither; ``sums[i, v]`` is the
+    probability of the slots before v, and ``logs[i, v]`` the log-probability of slot v.
 
     With ``rank`` (of length n) the completion with these ranks is retraced instead of drawn; the log-proposal
     is then minus infinity where the partial order forbids it.
@@ -29,17 +32,16 @@ def insert_all(above, reference, probs, logs, order, rank, seed, draw, voter):  
         item = reference[i]
         low, high = 0, i
         for place in range(i):
-            other = order[place]
-            if above[other, item]:
+            side = relation[item, order[place]]
+            if side == 1:
                 low = place + 1
-            elif above[item, other]:
+            elif side == 2:
                 high = place
                 break  # nothing above the item can follow something below it
-        mass = 0.0
-        for slot in range(low, high + 1):
-            mass += probs[i, slot]
+        mass = sums[i, high + 1] - sums[i, low]
+        plain = mass > 1e-6
         largest = 0.0
-        if mass < 1e-280:  # too small for plain numbers, or impossible
+        if not plain:  # the difference has lost its digits, or is no number a float can hold
             largest = logs[i, low]
             for slot in range(low, high + 1):
                 largest = max(largest, logs[i, slot])
@@ -58,10 +60,19 @@ def insert_all(above, reference, probs, logs, order, rank, seed, draw, voter):  
             chosen = low
             if mass == 0.0:
                 chosen = low + int(target * (high + 1 - low))
+            elif plain:
+                target = sums[i, low] + target * mass
+                after = high
+                while chosen < after:  # the slot whose sums enclose the target
+                    middle = (chosen + after) // 2
+                    if target < sums[i, middle + 1]:
+                        after = middle
+                    else:
+                        chosen = middle + 1
             else:
                 target *= mass
                 while chosen < high:
-                    target -= probs[i, chosen] if largest == 0.0 else np.exp(logs[i, chosen] - largest)
+                    target -= np.exp(logs[i, chosen] - largest)
                     if target < 0.0:
                         break
                     chosen += 1
@@ -77,31 +88,31 @@ def insert_all(above, reference, probs, logs, order, rank, seed, draw, voter):  
 
 
 @njit(cache=True)
-def draw_completions(above, reference, probs, logs, seed, orders, log_proposal):  # type: ignore[no-untyped-def]
+def draw_completions(relations, reference, sums, logs, seed, orders, log_proposal):  # type: ignore[no-untyped-def]
     samples, voters, _ = orders.shape
     nothing = np.empty(0, dtype=np.int64)
     for voter in range(voters):
         for draw in range(samples):
             found, _ = insert_all(
-                above[voter], reference, probs, logs, orders[draw, voter], nothing, seed, draw, voter
+                relations[voter], reference, sums, logs, orders[draw, voter], nothing, seed, draw, voter
             )
             log_proposal[draw, voter] = found
 
 
 @njit(cache=True)
-def retrace_completions(above, reference, probs, logs, ranks, log_proposal):  # type: ignore[no-untyped-def]
+def retrace_completions(relations, reference, sums, logs, ranks, log_proposal):  # type: ignore[no-untyped-def]
     samples, voters, n = ranks.shape
     order = np.empty(n, dtype=np.int64)
     for voter in range(voters):
         for draw in range(samples):
             found, _ = insert_all(
-                above[voter], reference, probs, logs, order, ranks[draw, voter], 0, draw, voter
+                relations[voter], reference, sums, logs, order, ranks[draw, voter], 0, draw, voter
             )
             log_proposal[draw, voter] = found
 
 
 @njit(cache=True)
-def expectation(above, weights, shares, references, probs, logs, samples, seed, counts, masses):  # type: ignore[no-untyped-def]
+def expectation(relations, weights, shares, references, sums, logs, samples, seed, counts, masses):  # type: ignore[no-untyped-def]
     """The E-step of a mixture of RIMs on partial orders, by importance sampling with AMP.
 
     Adds to ``counts`` ``(components, n, n)`` the expected weight of the completions that put a above b, and
@@ -109,7 +120,7 @@ def expectation(above, weights, shares, references, probs, logs, samples, seed, 
     order, its squared standard error, and each voter's effective share of the samples.
     """
     components, n = references.shape
-    voters = len(above)
+    voters = len(relations)
     orders = np.empty((components, samples, n), dtype=np.int64)
     log_weights = np.empty((components, samples))
     total, error, effective = np.empty(voters), np.empty(voters), np.empty(voters)
@@ -119,9 +130,9 @@ def expectation(above, weights, shares, references, probs, logs, samples, seed, 
         for k in range(components):
             for draw in range(samples):
                 proposal, prob = insert_all(
-                    above[voter],
+                    relations[voter],
                     references[k],
-                    probs[k],
+                    sums[k],
                     logs[k],
                     orders[k, draw],
                     nothing,

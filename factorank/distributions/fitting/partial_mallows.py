@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.amp import insertion_table, new_seed
+from factorank.distributions.amp import insertion_table, new_seed, relations
 from factorank.distributions.fitting.checks import row_weights
 from factorank.distributions.fitting.consensus import kemeny
 from factorank.distributions.fitting.mallows import dispersion_of
@@ -77,15 +77,16 @@ def fit_mallows_mixture_partial(
         raise FitError(f"a fit needs at least one voter and one item, not {partial}")
     if held_out is not None and held_out.n != partial.n:
         raise FitError(f"the held-out voters rank {held_out.n} items, the others {partial.n}")
-    above = partial.above.cpu().contiguous().numpy()
+    above = partial.above.cpu().numpy()
+    related = relations(partial.above)
     seed, fresh = new_seed(generator), new_seed(generator)
     ends = []
     for _ in rounds(restarts, progress, "restarts"):
         start = _start(above, voters, components, generator)
         state, iterations, converged = _iterate(
-            start, above, voters, samples, max_iterations, tolerance, seed
+            start, related, voters, samples, max_iterations, tolerance, seed
         )
-        ends.append((_expect(state, above, voters, 4 * samples, fresh), state, iterations, converged))
+        ends.append((_expect(state, related, voters, 4 * samples, fresh), state, iterations, converged))
     best, state, iterations, converged = max(ends, key=lambda end: end[0].likelihood)
     said = []
     if not converged:
@@ -101,7 +102,7 @@ def fit_mallows_mixture_partial(
     beyond = None
     if held_out is not None:
         other_weights = row_weights(held_out_weights, (len(held_out),))
-        others = _expect(state, held_out.above.cpu().contiguous().numpy(), other_weights, 4 * samples, fresh)
+        others = _expect(state, relations(held_out.above), other_weights, 4 * samples, fresh)
         beyond = others.likelihood / other_weights.sum()
     report = FitReport(
         "Mallows (partial orders)"
@@ -149,19 +150,19 @@ class _Expected:
     effective: float
 
 
-def _expect(state: _State, above: np.ndarray, voters: np.ndarray, samples: int, seed: int) -> _Expected:
+def _expect(state: _State, related: np.ndarray, voters: np.ndarray, samples: int, seed: int) -> _Expected:
     from factorank.distributions import amp_kernels
     from factorank.distributions.mallows import Mallows
 
-    k, n = len(state.orders), above.shape[-1]
+    k, n = len(state.orders), related.shape[-1]
     tables = [
         insertion_table(Mallows(torch.from_numpy(order), torch.tensor(phi, dtype=torch.float64)))
         for order, phi in zip(state.orders, state.phis.tolist(), strict=True)
     ]
     counts, masses = np.zeros((k, n, n)), np.zeros(k)
-    references, probs, logs = (np.stack(part) for part in zip(*tables, strict=True))
+    references, sums, logs = (np.stack(part) for part in zip(*tables, strict=True))
     total, error, effective = amp_kernels.expectation(
-        above, voters, state.shares, references, probs, logs, samples, seed, counts, masses
+        related, voters, state.shares, references, sums, logs, samples, seed, counts, masses
     )
     used = voters > 0
     return _Expected(
@@ -175,7 +176,7 @@ def _expect(state: _State, above: np.ndarray, voters: np.ndarray, samples: int, 
 
 def _iterate(
     state: _State,
-    above: np.ndarray,
+    related: np.ndarray,
     voters: np.ndarray,
     samples: int,
     max_iterations: int,
@@ -183,7 +184,7 @@ def _iterate(
     seed: int,
 ) -> tuple[_State, int, bool]:
     for iteration in range(max_iterations):
-        expected = _expect(state, above, voters, samples, seed)
+        expected = _expect(state, related, voters, samples, seed)
         moved = _maximise(expected.counts, expected.masses, state.orders, state.phis)
         change = max(np.abs(moved.phis - state.phis).max(), np.abs(moved.shares - state.shares).max())
         same = all(np.array_equal(a, b) for a, b in zip(moved.orders, state.orders, strict=True))
@@ -222,6 +223,8 @@ def _start(above: np.ndarray, voters: np.ndarray, k: int, generator: torch.Gener
     label = spread_voters(distances, voters, k, generator) if k > 1 else np.zeros(len(voters), dtype=np.int64)
     orders = []
     for name in range(k):
-        mine = label == name
-        orders.append(kemeny(np.tensordot(voters[mine], above[mine].astype(float), 1))[0])
+        said = np.zeros(above.shape[1:])
+        for voter in np.flatnonzero(label == name):
+            said += voters[voter] * above[voter]
+        orders.append(kemeny(said)[0])
     return _State(np.full(k, 1 / k), orders, np.full(k, 0.5))

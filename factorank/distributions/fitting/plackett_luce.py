@@ -177,8 +177,8 @@ def explain(edges: np.ndarray, parts: list[np.ndarray]) -> tuple[list[str], np.n
     apart = groups(edges | edges.T)
     if len(apart) > 1:
         said.append(
-            "the logits are not determined: no ranking compares the items"
-            f" {', nor '.join(_names(part) + ' with the rest' for part in apart[1:])}"
+            "the logits are not determined: no ranking compares"
+            f" {', or '.join(f'{_names(part)} with the rest' for part in apart[1:])}"
         )
     winners = [parts[k] for k in range(len(parts)) if between[k, k + 1 :].any() and not between[:k, k].any()]
     losers = [parts[k] for k in range(len(parts)) if between[:k, k].any() and not between[k, k + 1 :].any()]
