@@ -26,6 +26,7 @@ from factorank.distributions import (
     Uniform,
     consensus,
 )
+from factorank.distributions.saving import law_items, load_law, save_law
 from factorank.errors import (
     CodeError,
     DistributionError,
@@ -92,6 +93,8 @@ __all__ = [
     "is_cyclic",
     "is_permutation",
     "kendall",
+    "law_items",
+    "load_law",
     "max_inline_entropy",
     "permutation_at",
     "random_cyclic",
@@ -100,6 +103,7 @@ __all__ = [
     "register_code",
     "register_context",
     "rho",
+    "save_law",
     "train",
     "ulam",
     "write_rankings",
