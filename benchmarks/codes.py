@@ -9,13 +9,15 @@ for the device, the checked time stands in a column of its own.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 import factorank as fr
 from benchmarks import paper
-from benchmarks.timing import commit, device_name, read_rows, seconds, show, write_rows
+from benchmarks.timing import seconds, show
+from factorank.experiments.record import provenance, write_results
 
 LENGTHS = (10, 50, 200, 1_000, 10_000)
 CODES = ("lehmer", "left-lehmer", "fisher-yates", "insertion")
@@ -29,15 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default="runs/bench/codes.jsonl", help="rows of the other device are kept")
     options = parser.parse_args(argv)
     elements = options.elements or (5e7 if options.device == "cuda" else 1e6)
-    where = {
-        "device": device_name(options.device),
-        "commit": commit(),
-        "command": "bench codes " + " ".join(argv or ()),
-    }
+    where = provenance(" ".join(["factorank bench codes", *(argv or ())]))
     rows = [row | where for n in options.n for row in measure(n, int(elements), options.device)]
     print(f"\nCodes on {where['device']}, {elements:.0e} elements, int64, ns per element")
     _table(rows, options.device)
-    _write(rows, options.out, options.device)
+    _write(rows, options.out)
     return 0
 
 
@@ -139,21 +137,16 @@ def _ns(value: float | None) -> str:
     return f"{ns:.0f}" if ns >= 100 else f"{ns:.2f}" if ns >= 0.1 else f"{ns:.4f}"
 
 
-def _write(rows: list[dict[str, Any]], path: str, device: str) -> None:
-    from factorank import figures
+def _write(rows: list[dict[str, Any]], path: str) -> None:
+    from factorank.figures import codes_figure, read_results
 
-    try:
-        kept = [row for row in read_rows(path) if row["device"] != rows[0]["device"]]
-    except OSError:
-        kept = []
-    write_rows(kept + rows, path)
+    kept = []
+    if Path(path).exists():
+        kept = [row for row in read_results(path) if row["device"] != rows[0]["device"]]
+    write_results(path, kept + rows)
     picture = path.removesuffix(".jsonl") + ".png"
-    try:
-        figures.codes_figure(kept + rows, picture)
-    except fr.FactorankError as reason:
-        print(f"wrote {path}; no figure: {reason}")
-    else:
-        print(f"wrote {path} and {picture}")
+    codes_figure(path, picture)
+    print(f"written: {path}, {picture}")
 
 
 if __name__ == "__main__":

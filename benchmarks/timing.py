@@ -1,16 +1,10 @@
-"""How benchmarks take times and note them down."""
+"""How benchmarks take times and show them."""
 
-import json
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-
-ROOT = Path(__file__).parent.parent
 
 
 def seconds(call: Callable[[], Any], device: str = "cpu", enough: float = 0.4, least: int = 3) -> float:
@@ -44,27 +38,6 @@ def _once(call: Callable[[], Any], device: str, many: int) -> float:
     end.record()
     torch.cuda.synchronize()
     return begin.elapsed_time(end) / 1e3
-
-
-def device_name(device: str) -> str:
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
-
-
-def commit() -> str:
-    """The commit the tree is at, for the record; empty outside a checkout."""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def write_rows(rows: Sequence[dict[str, Any]], path: str) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def read_rows(path: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 def show(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -173,9 +173,10 @@ def read_results(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def codes_figure(rows: list[dict[str, Any]], path: str | os.PathLike[str]) -> None:
+def codes_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
     """Time per element against n, log-log: a panel for each device and direction, ours beside the paper's."""
     pyplot = _pyplot()
+    rows = read_results(results)
     devices = sorted({row["device"] for row in rows})
     figure, axes = pyplot.subplots(
         len(devices), 2, figsize=(9, 3.6 * len(devices)), squeeze=False, sharex=True, layout="constrained"
@@ -200,4 +201,69 @@ def codes_figure(rows: list[dict[str, Any]], path: str | os.PathLike[str]) -> No
             axis.grid(alpha=0.3)
         line[0].set_ylabel("ns per element")
         line[0].legend(fontsize=8, title="black: factorank\ngrey: paper's algorithm", title_fontsize=8)
+    _save(figure, path)
+
+
+CODE_STYLES = {
+    "inline": ("0.6", "x"),
+    "lehmer": ("black", "o"),
+    "left-lehmer": ("0.35", "s"),
+    "fisher-yates": ("black", "^"),
+    "insertion": ("0.5", "D"),
+}
+"""Grey and marker of each code, so that figures can be read in print."""
+
+
+def cyclic_figure(
+    results: str | os.PathLike[str], path: str | os.PathLike[str], unmask: str = "left-to-right"
+) -> None:
+    """Against the NFE: different samples, valid ones, cyclic ones, and the divergence from the uniform law.
+
+    Lines are masked models, single marks at the right autoregressive ones; means over the seeds.
+    """
+    pyplot = _pyplot()
+    rows = [row for row in read_results(results) if row["unmask"] == unmask]
+    n, expected = rows[0]["n"], 100 * rows[0]["unique_expected"]
+    panels = {
+        "unique": "unique (%)",
+        "unique_valid": "unique and valid (%)",
+        "unique_cyclic": "unique, valid and cyclic (%)",
+        "kl": "KL to uniform (bits)",
+    }
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(15, 3.8), layout="constrained")
+    for axis, (key, title) in zip(axes, panels.items(), strict=True):
+        scale = 1 if key == "kl" else 100
+        for code, (grey, mark) in CODE_STYLES.items():
+            for objective in ("masked", "autoregressive"):
+                found: dict[int, list[float]] = {}
+                for row in rows:
+                    if row["code"] == code and row["objective"] == objective and row[key] is not None:
+                        found.setdefault(row["nfe"], []).append(scale * row[key])
+                points = sorted((nfe, sum(values) / len(values)) for nfe, values in found.items())
+                if not points:
+                    continue
+                shift = 0.35 if objective == "autoregressive" else 0.0
+                axis.plot(
+                    [nfe + shift for nfe, _ in points],
+                    [value for _, value in points],
+                    color=grey,
+                    marker=mark,
+                    markersize=6,
+                    markerfacecolor="white" if shift else grey,
+                    linewidth=1.3,
+                    label=f"{code}, {objective}",
+                )
+        if key != "kl":
+            axis.axhline(expected, color="black", linestyle=":", linewidth=1)
+            axis.set_ylim(-4, 104)
+        else:
+            axis.set_yscale("symlog", linthresh=0.01)
+            axis.set_ylim(bottom=0)
+        axis.set(title=title, xlabel="network evaluations (NFE)", xticks=range(1, n + 1))
+        axis.grid(alpha=0.3)
+    axes[2].axhline(100 / n, color="black", linestyle="--", linewidth=1)
+    axes[2].text(1, 100 / n + 1.5, "uniform permutations", fontsize=7)
+    axes[0].text(1, expected - 5, "a perfect model", fontsize=7)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncol=5, fontsize=8, frameon=False)
     _save(figure, path)

@@ -164,7 +164,7 @@ struct alignas(16) Vector {
         int e = threadIdx.x * width, r = e / n, i = e % n;                                          \
         _Pragma("unroll 4") for (; e + width <= total; e += jump) {                                 \
             Vector vector;                                                                          \
-            if (aligned) { LOAD(*(Vector *)(pointer + e), vector) }                                 \
+            if (aligned) { LOAD##_VECTOR((int4 *)(pointer + e), *(int4 *)&vector) }                 \
             else { LOAD(pointer[e], vector.element[0]) }                                            \
             int row = r, place = i;                                                                 \
             _Pragma("unroll") for (int v = 0; v < VECTOR; v++) {                                    \
@@ -175,7 +175,7 @@ struct alignas(16) Vector {
                     if (++place == n) { place = 0; row++; }                                         \
                 }                                                                                   \
             }                                                                                       \
-            if (aligned) { STORE(*(Vector *)(pointer + e), vector) }                                \
+            if (aligned) { STORE##_VECTOR((int4 *)(pointer + e), *(int4 *)&vector) }                \
             else { STORE(pointer[e], vector.element[0]) }                                           \
             r += step_row;                                                                          \
             i += step_place;                                                                        \
@@ -193,8 +193,11 @@ struct alignas(16) Vector {
 #define FROM(memory, variable) variable = memory;
 #define INTO(memory, variable) memory = variable;
 #define NEITHER(memory, variable)
+#define FROM_VECTOR(memory, variable) variable = __ldcs(memory);  // read once, written once: keep out of caches
+#define INTO_VECTOR(memory, variable) __stcs(memory, variable);
+#define NEITHER_VECTOR(memory, variable)
 
-extern "C" __global__ void walk_rows(const ELEMENT *__restrict__ in, ELEMENT *__restrict__ out, long long rows,
+extern "C" __global__ void __launch_bounds__(128, WORDS == 1 ? 16 : 1) walk_rows(const ELEMENT *__restrict__ in, ELEMENT *__restrict__ out, long long rows,
                                      int n, int stride, int per_block, int aligned, CELL *scratch,
                                      long long *fault) {
     CELL *all = scratch ? scratch + (long long)blockIdx.x * BUFFERS * per_block * stride : (CELL *)shared;

@@ -1,0 +1,181 @@
+"""Learning the uniform law on cyclic permutations (the paper's second experiment).
+
+All (n-1)! permutations of a single cycle are listed, a random 20% of them is what the models see, and every
+code is trained with both objectives. Ten thousand samples at each number of network evaluations (NFE) then
+tell how many are different, valid, cyclic, and seen in training; the likelihoods of all cyclic permutations
+tell how far the model is from the target, in bits, and how uniform it is.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from factorank import metrics
+from factorank.data.cyclic import all_cyclic, cyclic_split
+from factorank.errors import FactorankError
+from factorank.models import PermutationModel
+from factorank.training import TrainResult, train
+
+CODES = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
+OBJECTIVES = ("masked", "autoregressive")
+UNMASK = ("random", "left-to-right")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The size of the experiment."""
+
+    n: int
+    width: int
+    depth: int
+    heads: int
+    dropout: float
+    batch_size: int
+    lr: float
+    steps: int
+    samples: int = 10_000
+    share: float = 0.2
+    """Of all cyclic permutations, how many are trained on."""
+    held_out: float = 0.1
+    """Of those, how many only say when to stop: autoregressive models learn the rest by heart."""
+    patience: int | None = None
+    precision: str = "fp32"
+
+
+PRESETS = {
+    "laptop": Preset(n=8, width=64, depth=3, heads=4, dropout=0.05, batch_size=256, lr=2e-3, steps=1200),
+    "paper": Preset(n=10, width=128, depth=8, heads=8, dropout=0.05, batch_size=1024, lr=3e-4, steps=100_000),
+}
+
+
+@dataclass(frozen=True)
+class Law:
+    """One law to learn: a code, an objective and a seed."""
+
+    code: str
+    objective: str
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.code}-{self.objective}-{self.seed}"
+
+
+def laws(codes: tuple[str, ...], objectives: tuple[str, ...], seeds: int) -> list[Law]:
+    """Every combination, seeds last."""
+    for given, allowed in ((codes, CODES), (objectives, OBJECTIVES)):
+        for name in given:
+            if name not in allowed:
+                raise FactorankError(
+                    f"there is no {name!r} in this experiment; there are {', '.join(allowed)}"
+                )
+    return [Law(code, objective, seed) for seed in range(seeds) for code in codes for objective in objectives]
+
+
+def preset(name: str, **changes: Any) -> Preset:
+    """A preset, with what is not None changed."""
+    if name not in PRESETS:
+        raise FactorankError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+    return replace(PRESETS[name], **{key: value for key, value in changes.items() if value is not None})
+
+
+def learn(
+    law: Law, size: Preset, out: Path | None = None, **options: Any
+) -> tuple[PermutationModel, TrainResult]:
+    """Train the law's model on its share of the cyclic permutations; ``options`` go to ``train``."""
+    seen, _ = cyclic_split(size.n, size.share, law.seed)
+    torch.manual_seed(law.seed)
+    model = PermutationModel(
+        size.n,
+        law.code,
+        law.objective,
+        size.width,
+        size.depth,
+        size.heads,
+        size.dropout,  # type: ignore[arg-type]
+    )
+    result = train(
+        model,
+        seen,
+        steps=size.steps,
+        batch_size=size.batch_size,
+        lr=size.lr,
+        held_out=size.held_out if law.objective == "autoregressive" else None,
+        patience=size.patience,
+        precision=size.precision,
+        seed=law.seed,
+        out=None if out is None else out / law.name,
+        **options,
+    )
+    return model, result
+
+
+def score(
+    law: Law, size: Preset, model: PermutationModel, nfes: tuple[int, ...] = ()
+) -> Iterator[dict[str, Any]]:
+    """Sample and score the trained model at each NFE: one flat row for each way of unmasking."""
+    seen, _ = cyclic_split(size.n, size.share, law.seed)
+    target = all_cyclic(size.n)
+    device = next(model.parameters()).device
+    expected = metrics.expected_distinct(size.samples, len(target)) / size.samples
+    ways = UNMASK if law.objective == "masked" else ("left-to-right",)
+    steps = (nfes or tuple(range(1, size.n + 1))) if law.objective == "masked" else (size.n,)
+    for unmask in ways:
+        for nfe in steps:
+            started = time.perf_counter()
+            distribution = model.distribution(nfe=nfe, unmask=unmask)
+            generator = torch.Generator(device).manual_seed(law.seed)
+            samples = distribution.sample((size.samples,), generator=generator).cpu()
+            row: dict[str, Any] = {
+                "experiment": "cyclic",
+                "n": size.n,
+                "code": law.code,
+                "objective": law.objective,
+                "unmask": unmask,
+                "nfe": nfe,
+                "seed": law.seed,
+                "samples": size.samples,
+                **{key: count / size.samples for key, count in metrics.distinct(samples).items()},
+                "unique_expected": expected,
+                "cyclic": metrics.cyclic_share(samples),
+                "in_train": _in_train(samples, seen),
+            }
+            row |= _likelihoods(distribution, target.to(device)) if distribution.exact else _NO_LIKELIHOODS
+            yield row | {"seconds": round(time.perf_counter() - started, 2)}
+
+
+def _in_train(samples: Tensor, seen: Tensor) -> float:
+    """Of the cyclic samples, how many are training permutations."""
+    from factorank.permutations import is_cyclic, is_permutation
+
+    valid = samples[is_permutation(samples)]
+    cyclic = valid[is_cyclic(valid)] if len(valid) else valid
+    return metrics.share_among(cyclic, seen)
+
+
+_NO_LIKELIHOODS = {"bits": None, "kl": None, "spread": None, "on_cyclic": None}
+"""A random partition is a mixture over partitions: its likelihood is not one evaluation."""
+
+
+def _likelihoods(distribution: Any, target: Tensor) -> dict[str, float]:
+    """Over all cyclic permutations: mean code length, divergence of the uniform law on them from the model,
+    standard deviation of the code length (0 for a uniform model), all in bits, and the mass they get."""
+    bits = -distribution.log_prob(target).double() / torch.log(torch.tensor(2.0)).item()
+    uniform = torch.log2(torch.tensor(float(len(target)), dtype=torch.float64)).item()
+    return {
+        "bits": bits.mean().item(),
+        "kl": bits.mean().item() - uniform,
+        "spread": bits.std(correction=0).item(),
+        "on_cyclic": torch.exp2(-bits).sum().item(),
+    }
+
+
+def describe(size: Preset) -> dict[str, Any]:
+    """The settings that belong in each row of the results."""
+    kept = ("width", "depth", "heads", "dropout", "batch_size", "lr", "steps", "precision")
+    return {key: value for key, value in asdict(size).items() if key in kept}
