@@ -70,13 +70,15 @@ class FitReport:
 
     def __str__(self) -> str:
         estimate = "" if self.standard_error is None else f" ± {self.standard_error:.3f}, estimated"
-        rounds = f"{self.iterations} iteration{'s' * (self.iterations != 1)}"
+        rounds = (
+            f", after {self.iterations} iteration{'s' * (self.iterations != 1)}" if self.iterations else ""
+        )
         lines = [
             f"{self.family} fitted to {self.rankings:g} rankings",
             f"  log-likelihood     {self.log_likelihood:.3f}{estimate} nats ({self.bits:.3f} bits a ranking)",
             f"  free parameters    {self.parameters}",
             f"  AIC, BIC           {self.aic:.3f}, {self.bic:.3f}",
-            f"  converged          {'yes' if self.converged else 'NO'}, after {rounds}",
+            f"  converged          {'yes' if self.converged else 'NO'}{rounds}",
         ]
         if self.exact is not None:
             lines.append(
@@ -85,7 +87,7 @@ class FitReport:
         if self.held_out is not None:
             lines.append(f"  held out           {-self.held_out / math.log(2):.3f} bits a ranking")
         if self.effective_sample_size is not None:
-            lines.append(f"  effective samples  {self.effective_sample_size:.0%} or more of those drawn")
+            lines.append(f"  effective samples  at least {self.effective_sample_size:.0%} of those drawn")
         if self.restarts:
             lines.append(f"  restarts           {', '.join(f'{value:.3f}' for value in self.restarts)}")
         return "\n".join(lines + [f"  warning            {text}" for text in self.warnings])
