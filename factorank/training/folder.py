@@ -60,8 +60,12 @@ def begin(out: Path, identity: dict[str, Any], model: Any) -> None:
     checkpoints.tidy(out / "checkpoints")
     for path in out.glob(".exporting-*"):
         shutil.rmtree(path, ignore_errors=True)
+    for path in out.glob(".training.json.*"):
+        path.unlink(missing_ok=True)
+    write_json(
+        out / "training.json", identity
+    )  # first: it is what makes the folder a run, whatever happens next
     _export(out, model, ("config.json",))
-    write_json(out / "training.json", identity)
 
 
 def export(out: Path, model: Any) -> None:

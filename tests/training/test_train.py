@@ -12,6 +12,8 @@ from factorank.errors import FactorankError, TrainingError
 from factorank.permutations import random_permutations
 from factorank.training import train
 from factorank.training.data import Deal, Shape
+from factorank.training.progress import cut_back
+from factorank.training.world import World, world
 
 ORDERS = random_permutations(5, (60,), generator=torch.Generator().manual_seed(1))
 QUICK = {"steps": 12, "batch_size": 20, "device": "cpu"}
@@ -129,7 +131,7 @@ def test_accumulation_is_the_larger_batch():
 
 
 def test_ema_is_what_the_model_ends_with():
-    """With lr 0 after one step the average stays between the first weights and the last."""
+    """The average lags behind: it lies between the first weights and the last."""
     plain, averaged = make(), make()
     train(plain, ORDERS, ema=None, **QUICK)
     train(averaged, ORDERS, ema=0.9, **QUICK)
@@ -339,3 +341,31 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
 def test_what_has_no_loss_is_refused():
     with pytest.raises(TrainingError, match="a Linear cannot be trained"):
         train(torch.nn.Linear(2, 2), ORDERS, **QUICK)
+
+
+def test_silent_unless_on_a_terminal_or_asked(capfd):
+    train(make(), ORDERS, **QUICK)
+    assert capfd.readouterr() == ("", "")
+    train(make(), ORDERS, progress=True, log_every=2, held_out=0.2, **QUICK)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "step 12/12" in err
+    assert "bits, held-out" in err
+    assert "0:00 left" in err
+
+
+def test_one_device_and_no_launcher_is_plain_torch(monkeypatch):
+    for name in ("WORLD_SIZE", "RANK", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    assert type(world(torch.device("cpu"), None, 1, None)) is World
+    assert type(world(torch.device("cpu"), 1, 1, None)) is World
+
+
+def test_history_is_cut_back_to_whole_lines_up_to_a_step(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    cut_back(path, 2)
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+    path.write_text('{"step": 1}\n{"step": 2')
+    cut_back(path, 9)
+    assert path.read_text() == '{"step": 1}\n'

@@ -16,7 +16,7 @@ from stand_in import make, same_weights
 
 from factorank.errors import TrainingError
 from factorank.permutations import random_permutations
-from factorank.training import checkpoints, train
+from factorank.training import checkpoints, folder, train
 
 ORDERS = random_permutations(5, (60,), generator=torch.Generator().manual_seed(1))
 KILLS = int(os.environ.get("FACTORANK_KILLS", "3"))
@@ -24,8 +24,8 @@ KILLS = int(os.environ.get("FACTORANK_KILLS", "3"))
 OPTIONS = {"batch_size": 12, "device": "cpu", "lr": 1e-2, "ema": 0.95, "log_every": 7}
 
 
-def history(folder):
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+def history(path):
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k not in ("seconds", "rate")} for line in lines]
 
 
@@ -105,21 +105,21 @@ def test_trains_outside_the_main_thread():
     assert results[0].stopped == "steps"
 
 
-def _run_to_be_killed(folder, ready):
+def _run_to_be_killed(path, ready):
     torch.set_num_threads(1)
     ready.set()
     options = OPTIONS | {"held_out": ORDERS[:6], "held_out_every": 9, "checkpoint_every": 3, "steps": 150}
-    train(make(), ORDERS, out=folder, **options)
+    train(make(), ORDERS, out=path, **options)
 
 
-def run_and_kill(folder, seconds=None):
+def run_and_kill(path, seconds=None):
     """Start the run and kill it after some seconds, or let it end: its seconds and its last checkpoint."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         ["stand_in", "factorank.training", "factorank.kernels.cpu", "torch._dynamo"]
     )
     ready = context.Event()
-    process = context.Process(target=_run_to_be_killed, args=(folder, ready))
+    process = context.Process(target=_run_to_be_killed, args=(path, ready))
     process.start()
     assert ready.wait(120)
     start = time.monotonic()
@@ -127,20 +127,20 @@ def run_and_kill(folder, seconds=None):
     process.kill()
     process.join()
     assert process.exitcode in ((0,) if seconds is None else (0, -signal.SIGKILL))
-    return time.monotonic() - start, max(checkpoints.steps_in(folder / "checkpoints"), default=None)
+    return time.monotonic() - start, max(checkpoints.steps_in(path / "checkpoints"), default=None)
 
 
 def test_killed_at_random_moments(tmp_path):
     """Kill -9 at random moments: the run resumes every time and ends with the undisturbed weights."""
     duration, _ = run_and_kill(tmp_path / "whole")
-    moments, folder = random.Random(5), tmp_path / "killed"
-    reached = [run_and_kill(folder, duration * moments.uniform(0, 2) / (KILLS + 1))[1] for _ in range(KILLS)]
+    moments, path = random.Random(5), tmp_path / "killed"
+    reached = [run_and_kill(path, duration * moments.uniform(0, 2) / (KILLS + 1))[1] for _ in range(KILLS)]
     assert reached[0] != 150, reached
-    run_and_kill(folder)
+    run_and_kill(path)
     whole, mended = (load_file(tmp_path / run / "model.safetensors") for run in ("whole", "killed"))
     assert all(torch.equal(whole[name], mended[name]) for name in whole), reached
-    assert history(folder) == history(tmp_path / "whole"), reached
-    assert not list((folder / "checkpoints").glob(".*"))
+    assert history(path) == history(tmp_path / "whole"), reached
+    assert not list((path / "checkpoints").glob(".*"))
     if KILLS > 3:
         print("checkpoints reached when killed:", reached)
 
@@ -284,3 +284,24 @@ def test_a_folder_with_something_else_is_refused(tmp_path):
         train(make(), ORDERS, out=tmp_path / "file", steps=4, **OPTIONS)
     (tmp_path / "empty").mkdir()
     train(make(), ORDERS, out=tmp_path / "empty", steps=4, **OPTIONS)
+
+
+@pytest.mark.parametrize("moment", ["begun", "described"])
+def test_killed_before_the_first_checkpoint(tmp_path, moment, monkeypatch):
+    """A folder with no checkpoint yet, as a kill during set-up leaves it, is begun again."""
+    name = "_export" if moment == "begun" else "export"
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    whole, again = make(), make()
+    train(whole, ORDERS, steps=4, **OPTIONS)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, name, killed)
+        if moment == "described":
+            patch.setattr(checkpoints, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(make(), ORDERS, out=tmp_path, steps=4, **OPTIONS)
+    assert not checkpoints.steps_in(tmp_path / "checkpoints")
+    train(again, ORDERS, out=tmp_path, steps=4, **OPTIONS)
+    assert same_weights(whole, again)
