@@ -140,7 +140,7 @@ def _consensus(facts: dict[str, Any]) -> str:
                 row.append(_range(part["intervals"][item]) if part["values"][item] is not None else "")
         rows.append(row)
     if part["place_intervals"] is not None:
-        header.append("95%")
+        header.append("places 95%")
     if many:
         header.append(part["parameter"])
         if part["intervals"] is not None:

@@ -349,3 +349,26 @@ def test_quoted_cells_keep_line_numbers_right(tmp_path):
     with pytest.raises(fr.RankingsError, match=r"votes.csv:3: the ranks begin with 2 \(a, b\)"):
         read_rankings(path)
     assert cells.read_csv(path).columns == ["a, b", "c"]
+
+
+@pytest.mark.parametrize("suffix", ["soc", "toi", "csv", "parquet"])
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_files_are_read_or_refused_with_their_name(suffix, data, tmp_path):
+    votes = Rankings(["ann", "bob", "cat"], torch.tensor([[0, 1, 2], [1, 0, 2]]), torch.tensor([3, 1]))
+    path = tmp_path / f"votes.{suffix}"
+    write_rankings(votes, path)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        length = data.draw(st.integers(0, 3))
+        content[place : place + length] = data.draw(
+            st.binary(max_size=3) | st.sampled_from([b",", b"\n", b"9", b"{"])
+        )
+    path.write_bytes(content)
+    try:
+        found = read_rankings(path)
+    except fr.RankingsError as error:
+        assert str(error).startswith(str(path))  # noqa: PT017
+    else:
+        assert found.n >= 1
