@@ -21,6 +21,7 @@ from factorank.training import checkpoints, folder, train
 ORDERS = random_permutations(5, (60,), generator=torch.Generator().manual_seed(1))
 KILLS = int(os.environ.get("FACTORANK_KILLS", "3"))
 """How often the run of the kill test is killed: 3 in the suite, more by hand."""
+STEPS = max(150, 25 * KILLS)
 OPTIONS = {"batch_size": 12, "device": "cpu", "lr": 1e-2, "ema": 0.95, "log_every": 7}
 
 
@@ -108,7 +109,7 @@ def test_trains_outside_the_main_thread():
 def _run_to_be_killed(path, ready):
     torch.set_num_threads(1)
     ready.set()
-    options = OPTIONS | {"held_out": ORDERS[:6], "held_out_every": 9, "checkpoint_every": 3, "steps": 150}
+    options = OPTIONS | {"held_out": ORDERS[:6], "held_out_every": 9, "checkpoint_every": 3, "steps": STEPS}
     train(make(), ORDERS, out=path, **options)
 
 
@@ -135,7 +136,7 @@ def test_killed_at_random_moments(tmp_path):
     duration, _ = run_and_kill(tmp_path / "whole")
     moments, path = random.Random(5), tmp_path / "killed"
     reached = [run_and_kill(path, duration * moments.uniform(0, 2) / (KILLS + 1))[1] for _ in range(KILLS)]
-    assert reached[0] != 150, reached
+    assert reached[0] != STEPS, reached
     run_and_kill(path)
     whole, mended = (load_file(tmp_path / run / "model.safetensors") for run in ("whole", "killed"))
     assert all(torch.equal(whole[name], mended[name]) for name in whole), reached
