@@ -4,7 +4,7 @@
 
 Ours draws 10,000 orders at a time. A peer draws fewer where that would take minutes; times are per order. The
 peer of a fit is choix's ``ilsr_rankings``, the fastest of its solvers that take rankings, with its default
-settings. (``mm_rankings`` takes two to three times as long, ``opt_rankings`` a hundred times.)
+settings. (On the smaller set ``mm_rankings`` took three times as long, ``opt_rankings`` two hundred times.)
 """
 
 import argparse
@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 import factorank as fr
-from benchmarks.timing import commit, device_name, seconds, show, write_rows
+from benchmarks.timing import seconds, show
+from factorank.experiments.record import provenance, write_results
 
 LENGTHS = (10, 50, 200)
 DRAWS = 10_000
@@ -25,20 +26,19 @@ FITS = ((5_000, 10), (20_000, 50))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench classical", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="bench classical", description=__doc__)
     parser.add_argument("--n", type=int, nargs="+", default=LENGTHS, help="lengths of the orders to sample")
     parser.add_argument("--skip-fits", action="store_true", help="sampling only")
     parser.add_argument("--out", default="runs/bench/classical.jsonl")
     options = parser.parse_args(argv)
-    where = {"device": device_name("cpu"), "commit": commit()}
-    where["command"] = " ".join(["bench classical", *(argv or ())])
+    where = provenance(" ".join(["factorank bench classical", *(argv or ())]))
     rows = [row for n in options.n for row in sampling(n)]
     if not options.skip_fits:
         rows += [row for count, n in FITS for row in fits(count, n)]
     rows = [{"experiment": "classical-speed"} | row | where for row in rows]
     print(f"\nClassical laws on {where['device']}")
     _table(rows)
-    write_rows(rows, options.out)
+    write_results(options.out, rows)
     print(f"wrote {options.out}")
     return 0
 
