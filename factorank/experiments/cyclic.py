@@ -6,6 +6,7 @@ tell how many are different, valid, cyclic, and seen in training; the likelihood
 tell how far the model is from the target, in bits, and how uniform it is.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -165,8 +166,9 @@ _NO_LIKELIHOODS = {"bits": None, "kl": None, "spread": None, "on_cyclic": None}
 def _likelihoods(distribution: Any, target: Tensor) -> dict[str, float]:
     """Over all cyclic permutations: mean code length, divergence of the uniform law on them from the model,
     standard deviation of the code length (0 for a uniform model), all in bits, and the mass they get."""
-    bits = -distribution.log_prob(target).double() / torch.log(torch.tensor(2.0)).item()
-    uniform = torch.log2(torch.tensor(float(len(target)), dtype=torch.float64)).item()
+    with torch.no_grad():
+        bits = -distribution.log_prob(target).double() / math.log(2)
+    uniform = math.log2(len(target))
     return {
         "bits": bits.mean().item(),
         "kl": bits.mean().item() - uniform,
