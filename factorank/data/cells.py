@@ -69,8 +69,10 @@ def read_parquet(path: Path) -> Table:
     polars = _polars(path)
     try:
         frame = polars.read_parquet(io.BytesIO(data))
-    except Exception as error:
-        fail(str(path), f"not a parquet file that can be read: {str(error).splitlines()[0]}")
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # damaged files make polars panic, which is no Exception
+        fail(str(path), f"not a parquet file that can be read: {[*str(error).splitlines(), ''][0]}")
     rows: list[tuple[str, Sequence[Any]]] = []
     for number, cells in enumerate(frame.iter_rows(), start=1):
         where = f"{path}: row {number}"

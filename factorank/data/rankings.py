@@ -286,7 +286,9 @@ def write_rankings(rankings: Rankings, path: str | os.PathLike[str], format: str
     """Write rankings to a PrefLib file (.soc, .soi, .toc, .toi), a CSV or a parquet table, by the suffix.
 
     A table has the layout ``format``, ``"ranks"`` unless given. The file is written whole or not at all, and
-    what the format cannot hold is an error: reading it gives the same rankings back.
+    what the format cannot hold is an error: reading it gives the same rankings back. (Except that a table
+    of orders sorts the items unless the reader names them, and that a table of ranks of items that are named
+    by numbers does not tell its layout, so that the reader has to.)
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp(), "votes.toi")

@@ -123,6 +123,7 @@ def _parse_orders(table: Table, items: Sequence[str] | None, first_rank: int) ->
         fail(table.header, "there is no column 'place 1'")
     listed: list[tuple[str, list[list[str]], int]] = []
     names: set[str] = set()
+    known: dict[Any, list[str]] = {}
     for where, row, count in _wide(table):
         cells = list(row.values())
         used = max((place for place, cell in enumerate(cells, start=1) if cell is not None), default=0)
@@ -132,13 +133,17 @@ def _parse_orders(table: Table, items: Sequence[str] | None, first_rank: int) ->
         for place, cell in zip(places[:used], cells[:used], strict=True):
             if cell is None:
                 fail(where, f"{place!r} is empty, but a later place is not")
-            level = [check_name(name.strip(), where) for name in str(cell).split(TIE)]
+            level = known.get(cell)
+            if level is None:  # most cells have been seen before
+                level = [check_name(name.strip(), where) for name in str(cell).split(TIE)]
+                for name in level:
+                    if items is not None and name not in items:
+                        fail(where, f"there is no item {name!r}; there are {_listed(items)}")
+                known[cell] = level
             for name in level:
                 if name in here:
                     fail(where, f"{name!r} is ranked twice, at {here[name]!r} and {place!r}")
                 here[name] = place
-                if items is not None and name not in items:
-                    fail(where, f"there is no item {name!r}; there are {_listed(items)}")
             levels.append(level)
         names.update(here)
         listed.append((where, levels, count))
