@@ -161,8 +161,9 @@ def close_ranks(given: Mapping[int, int], n: int, first: int, where: str, items:
         holders = {value: sum(rank == value for rank in given.values()) for value in used}
         for value in used:
             if value != before:
-                missing = next(v for v in range(first, value) if v not in dense)
-                fail(where, f"rank {missing} is missing, but {items[_who(given, value)]} has rank {value}")
+                missing = next(rank for rank in range(first, used[-1]) if rank not in dense)
+                above = next(rank for rank in used if rank > missing)
+                fail(where, f"rank {missing} is missing, but {items[_who(given, above)]} has rank {above}")
             before += holders[value]
     return [dense[given[item]] if item in given else UNRANKED for item in range(n)]
 

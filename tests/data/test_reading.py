@@ -169,6 +169,7 @@ def test_bad_preflib_files(old, new, line, message, tmp_path):
         ("2,0,1\n0,1,2\n", 1, "add a line of column names if this is a ranking"),
         ("ann,bob,cat\n1,2,2\n1,3,\n", 3, "rank 2 is missing, but bob has rank 3"),
         ("ann,bob,cat\n1,1,2\n1,1,3\n1,1,4\n", 4, "rank 2 is missing, but cat has rank 4"),
+        ("ann,bob,cat,dan\n1,1,2,5\n", 2, "rank 3 is missing, but dan has rank 5"),
         ("ann,bob,cat\n1,2,3\n0,1,2\n", 3, "the rank of 'ann' is 0; ranks begin with 1"),
         ("ann,bob,cat\n2,3,4\n", 2, r"the ranks begin with 2 \(ann\); the best item has rank 1"),
         ("ann,bob,cat\n1,NaN,2\n", 2, "the rank of 'bob' is 'NaN', not a whole number"),
