@@ -26,7 +26,7 @@ _scratch_dtypes = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
 ROWS = 128
-"""Rows, and threads, of a block of walk_rows."""
+"""Rows, and threads, of a block of walk_rows, whose launch bounds say the same."""
 
 
 def transform(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
@@ -50,10 +50,10 @@ def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> 
     most_words = 16 if what.walk is Walk.COUNT and _buffers(name) == 1 else 4
     words = next((words for words in (1, 4, 16) if n <= 64 * words <= 64 * most_words), 0)
     merge = what.walk in (Walk.COUNT, Walk.SELECT) and not words
-    entry = "walk_merge" if merge else "walk_rows"
-    kernel = _kernel(source.get_device(), name, source.dtype, cell, max(words, 1), entry)
+    words = words if merge or words else 1  # swaps and inverses keep no set
     most = _most_shared(source.get_device())
     arguments = [pointer(source), pointer(result), ctypes.c_longlong(count), ctypes.c_int(n)]
+    aligned = False
     if merge:
         block = 128 if n <= 512 else 256 if n <= 2048 else 1024
         per_block, shared = 1, 5 * n * cell
@@ -67,12 +67,13 @@ def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> 
         shared = buffers * per_block * stride * cell
         starts = (source.data_ptr(), result.data_ptr(), per_block * n * source.element_size())
         aligned = all(start % 16 == 0 for start in starts)
-        arguments += [ctypes.c_int(stride), ctypes.c_int(per_block), ctypes.c_int(aligned)]
+        arguments += [ctypes.c_int(stride), ctypes.c_int(per_block)]
     grid, scratch = -(-count // per_block), None
     if shared > most:  # rows too long for the fast memory: a few blocks take turns in a buffer of their own
         grid = min(grid, 4 * torch.cuda.get_device_properties(source.device).multi_processor_count)
         scratch = torch.empty(grid * shared // cell, dtype=_scratch_dtypes[cell], device=source.device)
         shared = 0
+    kernel = _kernel(source.get_device(), name, source.dtype, cell, words, aligned)
     kernel(min(grid, (1 << 31) - 1), block, shared, *arguments, pointer(scratch), pointer(fault))
 
 
@@ -85,18 +86,21 @@ def _buffers(name: str) -> int:
 
 
 @functools.cache
-def _kernel(device: int, name: str, dtype: torch.dtype, cell: int, words: int, entry: str) -> Kernel:
+def _kernel(device: int, name: str, dtype: torch.dtype, cell: int, words: int, aligned: bool) -> Kernel:
+    """walk_rows with a set of that many words, or walk_merge for none."""
     what = operation(name)
     defines = {
         "ELEMENT": _elements[dtype],
         "CELL": _cells[cell],
         "WALK": int(what.walk),
         "FORM": what.form,
-        "WORDS": words,
+        "WORDS": max(words, 1),
+        "ALIGNED": int(aligned),
         "SIZE(i)": _sizes[what.domain],
     }
     source = Path(__file__).with_name("walks.cu").read_text()
-    return Kernel(source, entry, [f"--define-macro={key}={value}" for key, value in defines.items()])
+    options = [f"--define-macro={key}={value}" for key, value in defines.items()]
+    return Kernel(source, "walk_rows" if words else "walk_merge", options)
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 // The walks of table.py on NVIDIA GPUs, compiled at first use for one operation and one element type:
 // ELEMENT is the tensor's type, CELL the narrow type that holds 0..n-1 in fast memory, WALK and FORM come
-// from the table, SIZE(i) is how many values position i may hold, WORDS the 64-bit words of a set of n.
+// from the table, SIZE(i) is how many values position i may hold, WORDS the 64-bit words of a set of n,
+// ALIGNED whether every block's rows begin at a multiple of 16 bytes.
 //
 // walk_rows gives each thread a row: a block reads its rows in one coalesced sweep into narrow cells, walks
 // them there and writes them in one sweep, so that memory traffic is that of a plain copy. walk_merge gives
@@ -27,7 +28,6 @@ typedef unsigned long long u64;
 #define CELL_MAX ((u64)(CELL)-1)
 #define CELL_BITS (8 * (int)sizeof(CELL))
 #define PER_WORD (4 / (int)sizeof(CELL))
-#define VECTOR (16 / (int)sizeof(ELEMENT))
 
 extern __shared__ __align__(16) unsigned char shared[];
 
@@ -151,72 +151,72 @@ __device__ __forceinline__ bool walk(CELL *a, CELL *b, CELL *c, int n) {
     return good;
 }
 
-struct alignas(16) Vector {
-    ELEMENT element[VECTOR];
+// What a thread moves at once: 16 bytes, or one element where the addresses do not allow it.
+#define WIDTH (ALIGNED ? 16 / (int)sizeof(ELEMENT) : 1)
+#define BATCH 4
+
+struct alignas(WIDTH * sizeof(ELEMENT)) Vector {
+    ELEMENT element[WIDTH];
 };
 
-// The elements [0, total) of whole rows, in memory one after the other, each handed to `use` with the cell
-// that it belongs to. Vectors of 16 bytes where the address allows.
-#define SWEEP(pointer, LOAD, USE, STORE)                                                            \
-    {                                                                                               \
-        const int width = aligned ? VECTOR : 1, jump = blockDim.x * width;                          \
-        const int step_row = jump / n, step_place = jump % n;                                       \
-        int e = threadIdx.x * width, r = e / n, i = e % n;                                          \
-        _Pragma("unroll 4") for (; e + width <= total; e += jump) {                                 \
-            Vector vector;                                                                          \
-            if (aligned) { LOAD##_VECTOR((int4 *)(pointer + e), *(int4 *)&vector) }                 \
-            else { LOAD(pointer[e], vector.element[0]) }                                            \
-            int row = r, place = i;                                                                 \
-            _Pragma("unroll") for (int v = 0; v < VECTOR; v++) {                                    \
-                if (v < width) {                                                                    \
-                    CELL &cell = cells[row * stride + place];                                       \
-                    ELEMENT &element = vector.element[v];                                           \
-                    USE;                                                                            \
-                    if (++place == n) { place = 0; row++; }                                         \
-                }                                                                                   \
-            }                                                                                       \
-            if (aligned) { STORE##_VECTOR((int4 *)(pointer + e), *(int4 *)&vector) }                \
-            else { STORE(pointer[e], vector.element[0]) }                                           \
-            r += step_row;                                                                          \
-            i += step_place;                                                                        \
-            if (i >= n) { i -= n; r++; }                                                            \
-        }                                                                                           \
-        for (e = total - total % width + threadIdx.x; e < total; e += blockDim.x) {                 \
-            Vector vector;                                                                          \
-            LOAD(pointer[e], vector.element[0])                                                     \
-            CELL &cell = cells[e / n * stride + e % n];                                             \
-            ELEMENT &element = vector.element[0];                                                   \
-            USE;                                                                                    \
-            STORE(pointer[e], vector.element[0])                                                    \
-        }                                                                                           \
+// Between whole rows in memory, `total` elements one after the other, and their cells. Several loads are
+// under way before the first is used. What no cell can hold becomes the largest it can, which is outside
+// every domain.
+template <bool LOADING, typename POINTER>
+__device__ __forceinline__ void sweep(POINTER memory, CELL *cells, int total, int n, int stride) {
+    const int jump = blockDim.x * WIDTH, step_row = jump / n, step_place = jump % n;
+    int e = threadIdx.x * WIDTH, r = e / n, i = e % n;
+    while (e < total) {
+        Vector vector[BATCH];
+        if (LOADING) {
+#pragma unroll
+            for (int b = 0; b < BATCH; b++)
+                if (e + b * jump + WIDTH <= total) vector[b] = *(const Vector *)(memory + e + b * jump);
+        }
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            if (e + WIDTH <= total) {
+                int row = r, place = i;
+#pragma unroll
+                for (int v = 0; v < WIDTH; v++) {
+                    CELL &cell = cells[row * stride + place];
+                    ELEMENT &element = vector[b].element[v];
+                    if (LOADING) cell = (CELL)((u64)element < CELL_MAX ? (u64)element : CELL_MAX);
+                    else element = (ELEMENT)cell;
+                    if (++place == n) { place = 0; row++; }
+                }
+                if (!LOADING) *(Vector *)(memory + e) = vector[b];
+            } else {
+                for (int last = e; last < total; last++) {  // fewer than WIDTH are left
+                    CELL &cell = cells[last / n * stride + last % n];
+                    if (LOADING) cell = (CELL)((u64)memory[last] < CELL_MAX ? (u64)memory[last] : CELL_MAX);
+                    else *(ELEMENT *)(memory + last) = (ELEMENT)cell;
+                }
+            }
+            e += jump;
+            r += step_row;
+            i += step_place;
+            if (i >= n) { i -= n; r++; }
+        }
     }
-#define FROM(memory, variable) variable = memory;
-#define INTO(memory, variable) memory = variable;
-#define NEITHER(memory, variable)
-#define FROM_VECTOR(memory, variable) variable = __ldcs(memory);  // read once, written once: keep out of caches
-#define INTO_VECTOR(memory, variable) __stcs(memory, variable);
-#define NEITHER_VECTOR(memory, variable)
+}
 
-extern "C" __global__ void __launch_bounds__(128, WORDS == 1 ? 16 : 1) walk_rows(const ELEMENT *__restrict__ in, ELEMENT *__restrict__ out, long long rows,
-                                     int n, int stride, int per_block, int aligned, CELL *scratch,
-                                     long long *fault) {
+extern "C" __global__ void __launch_bounds__(128, WORDS == 1 ? 8 : 1) walk_rows(const ELEMENT *__restrict__ in, ELEMENT *__restrict__ out, long long rows,
+                                     int n, int stride, int per_block, CELL *scratch, long long *fault) {
     CELL *all = scratch ? scratch + (long long)blockIdx.x * BUFFERS * per_block * stride : (CELL *)shared;
     for (long long first = (long long)blockIdx.x * per_block; first < rows;
          first += (long long)gridDim.x * per_block) {
         const int count = (int)min((long long)per_block, rows - first), total = count * n;
         const ELEMENT *source = in + first * n;
         ELEMENT *target = out + first * n;
-        CELL *cells = all;
-        // What no cell can hold becomes the largest it can, which is outside every domain.
-        SWEEP(source, FROM, (cell = (CELL)((u64)element < CELL_MAX ? (u64)element : CELL_MAX)), NEITHER)
+        sweep<true>(source, all, total, n, stride);
         __syncthreads();
         if (threadIdx.x < count) {
             CELL *a = all + threadIdx.x * stride;
             if (!walk(a, a + per_block * stride, a + 2 * per_block * stride, n)) report(fault, first + threadIdx.x);
         }
         __syncthreads();
-        if (SCATTERS) cells = all + per_block * stride;
-        SWEEP(target, NEITHER, (element = (ELEMENT)cell), INTO)
+        sweep<false>(target, SCATTERS ? all + per_block * stride : all, total, n, stride);
         __syncthreads();
     }
 }
