@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from factorank.commands._text import table
 
@@ -15,7 +16,7 @@ class Votes:
     sets: tuple[str, ...] = ()
     """Only these: courses-2003, courses-2004, dublin-west-2002, jester."""
     out: Path = Path("runs/votes")
-    """The folder for votes.jsonl and votes.png."""
+    """The folder for votes.jsonl and votes.png; sets that are there already and not asked for are kept."""
 
     def run(self) -> None:
         import torch
@@ -23,29 +24,42 @@ class Votes:
 
         from factorank.experiments import votes
         from factorank.experiments.record import provenance, write_results
-        from factorank.figures import votes_figure
+        from factorank.figures import read_results, votes_figure
 
         torch.set_num_threads(1)
-        about = provenance("factorank votes --data DIR" + "".join(f" --sets {name}" for name in self.sets))
+        about = provenance(
+            "factorank votes --data DIR" + "".join(f" {name}" for name in ("--sets", *self.sets) if self.sets)
+        )
         listed = votes.jobs(self.data, self.sets)
         rows = [job.row() | about for job in tqdm(listed, unit=" laws", disable=None)]
-        write_results(self.out / "votes.jsonl", rows)
-        votes_figure(self.out / "votes.jsonl", self.out / "votes.png")
+        file = self.out / "votes.jsonl"
+        if file.exists():
+            made = {row["data"] for row in rows}
+            rows += [row for row in read_results(file) if row["data"] not in made]
+        order = [one.name for one in votes.SETS]
+        rows.sort(key=lambda row: order.index(row["data"]))
+        write_results(file, rows)
+        votes_figure(file, self.out / "votes.png")
         print(votes_table(rows))
         print(f"\nwritten to {self.out}: votes.jsonl, votes.png")
 
 
-def votes_table(rows: list[dict[str, object]]) -> str:
+def votes_table(rows: list[dict[str, Any]]) -> str:
     """Held-out bits for each set and family, a column for each number of components."""
     from factorank.figures import votes_means
 
     means = votes_means(rows)
     most = max(components for *_, components in means)
-    lines = []
-    for data, family in dict.fromkeys((data, family) for data, family, _ in means):
-        found = [means.get((data, family, k)) for k in range(1, most + 1)]
-        best = min(value[0] for key, value in means.items() if key[0] == data)
-        cells = ["" if v is None else f"{v[0]:.2f}{'*' if v[0] == best else ' '}" for v in found]
-        lines.append([data, family, *cells])
-    header = ["votes", "family", *(f"k = {k} " for k in range(1, most + 1))]
-    return table(header, lines, "ll")
+    text = []
+    for data in dict.fromkeys(data for data, *_ in means):
+        best = min(bits for (d, *_), (bits, _) in means.items() if d == data)
+        lines = []
+        for family in dict.fromkeys(family for d, family, _ in means if d == data):
+            found = [means.get((data, family, k)) for k in range(1, most + 1)]
+            cells = ["" if v is None else f"{v[0]:.3f}{'*' if v[0] == best else ' '}" for v in found]
+            lines.append([family, *cells])
+        header = ["components", *(f"{k} " for k in range(1, most + 1))]
+        text.append(f"{data}\n{table(header, lines, 'l')}")
+    return (
+        "\n\n".join(text) + "\n\nHeld-out bits a ranking, mean over the splits; * marks the fewest of a set."
+    )

@@ -54,7 +54,7 @@ def _preflib(name: str) -> Callable[[Path], Rankings]:
 SETS = (
     Votes("courses-2003", _preflib("00009-00000001.soc"), splits=3, restarts=3),
     Votes("courses-2004", _preflib("00009-00000002.soc"), splits=3, restarts=3),
-    Votes("dublin-west-2002", _preflib("00001-00000002.soi"), splits=1, restarts=1, unranked="below"),
+    Votes("dublin-west-2002", _preflib("00001-00000002.soi"), splits=1, restarts=3, unranked="below"),
     Votes("jester", jester, splits=1, restarts=1, max_iterations=60, mixtures=("mallows", "plackett-luce")),
 )
 

@@ -44,6 +44,11 @@ def test_every_law_is_scored_on_the_same_voters(folder, capsys, monkeypatch):
     assert (folder / "out" / "votes.png").read_bytes().startswith(b"\x89PNG")
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines()[:-1])) < 80
+    assert main(["votes", "--data", str(folder), "--out", str(folder / "out"), "--sets", "jester"]) == 0
+    again = read_results(folder / "out" / "votes.jsonl")
+    assert len(again) == len(rows)  # the other sets are kept
+    assert again[0] == rows[0]
+    assert again[-1]["command"] == "factorank votes --data DIR --sets jester"
     wanted = {"experiment", "data", "family", "components", "bits", "bits_se", "parameters", "seed"}
     wanted |= {"command", "commit", "device", "seconds"}
     for row in rows:
