@@ -89,13 +89,13 @@ def votes_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) 
         1, len(sets), figsize=(3.6 * len(sets), 3.9), squeeze=False, layout="constrained"
     )
     styles = {
-        "mallows": ("Mallows", "o", "-"),
-        "generalized-mallows": ("generalized Mallows", "s", "--"),
-        "rim": ("RIM", "^", "-."),
-        "plackett-luce": ("Plackett-Luce", "D", ":"),
+        "mallows": ("Mallows", "o", "-", "tab:blue"),
+        "generalized-mallows": ("generalized Mallows", "s", "--", "tab:orange"),
+        "rim": ("RIM", "^", "-.", "tab:green"),
+        "plackett-luce": ("Plackett-Luce", "D", ":", "black"),
     }
     for axis, data in zip(axes[0], sets, strict=True):
-        for shift, (family, (label, marker, line)) in enumerate(styles.items()):
+        for shift, (family, (label, marker, line, colour)) in enumerate(styles.items()):
             points = [(k, *value) for (d, f, k), value in means.items() if (d, f) == (data, family)]
             if points:
                 k, bits, error = zip(*sorted(points), strict=True)
@@ -104,6 +104,7 @@ def votes_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) 
                     bits,
                     yerr=error,
                     label=label,
+                    color=colour,
                     marker=marker,
                     linestyle=line,
                     markersize=5,
