@@ -188,6 +188,7 @@ class Step:
         self.source.static = True
         graph = torch.cuda.CUDAGraph()
         states = [generator.get_state() for generator in self.generators]
+        main = torch.cuda.current_stream(self.world.device)
         for generator in self.generators:
             if generator not in torch.cuda.default_generators:  # torch registers its own
                 graph.register_generator_state(generator)
@@ -200,6 +201,7 @@ class Step:
             warnings.warn(
                 f"the step runs eagerly because it cannot be captured: {error}", UserWarning, stacklevel=2
             )
+            torch.cuda.set_stream(main)  # torch stays on the stream of a capture that fails
             self.capturing = self.source.static = False
             for generator, state in zip(self.generators, states, strict=True):
                 # A capture that fails leaves its generators recording; a fresh state ends that.
