@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default="runs/bench/codes.jsonl", help="rows of the other device are kept")
     options = parser.parse_args(argv)
     elements = options.elements or (5e7 if options.device == "cuda" else 1e6)
-    where = provenance(" ".join(["factorank bench codes", *(argv or ())]))
+    where = provenance(f"factorank bench codes --device {options.device}")
     rows = [row | where for n in options.n for row in measure(n, int(elements), options.device)]
     print(f"\nCodes on {where['device']}, {elements:.0e} elements, int64, ns per element")
     _table(rows, options.device)

@@ -67,7 +67,8 @@ class PermutationDistribution(Distribution):
 
     def __init__(self, batch_shape: _size, n: int, validate_args: bool | None = None) -> None:
         super().__init__(torch.Size(batch_shape), torch.Size((n,)), validate_args=False)
-        self._validate_args = Distribution._validate_args if validate_args is None else validate_args
+        # On unless told otherwise: torch.compile turns torch's own default off for the whole process.
+        self._validate_args = True if validate_args is None else validate_args
         if self._validate_args:
             for name, constraint in self.arg_constraints.items():
                 if name in self.__dict__ and self.__dict__[name] is not None:
