@@ -135,7 +135,7 @@ def votes_means(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], tuple[
 
 def _component_title(part: dict[str, Any], count: int) -> str:
     title = [] if count == 1 else [f"{100 * part['weight']:.0f}% of voters"]
-    if part["parameter"] == "phi" and len(part["values"]) == 1:
+    if part["parameter"] == "phi" and len(part["values"]) == 1 and part["values"][0] is not None:
         title.append(f"φ = {part['values'][0]:.3f}")
     return ", ".join(title)
 

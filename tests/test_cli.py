@@ -139,6 +139,15 @@ def test_fit_reports_saves_and_draws(model, votes, run, tmp_path):
         assert low <= facts["components"][0]["values"][0] <= high
 
 
+@pytest.mark.parametrize("model", ["mallows", "generalized-mallows", "rim", "plackett-luce", "mixture"])
+@pytest.mark.parametrize("text", ["a\n1\n1\n", "a,b\n1,2\n1,2\n"])
+def test_fit_to_hardly_anything(model, text, run, tmp_path):
+    (tmp_path / "few.csv").write_text(text)
+    code, out, err = run("fit", "few.csv", "--model", model, "--bootstrap", 2, "--restarts", 1)
+    assert (code, err) == (0, "")
+    assert "bits a ranking   0.000" in out
+
+
 def test_fit_again_replaces_its_own_folder_but_nothing_else(votes, run, tmp_path):
     for _ in range(2):
         code, out, _ = run("fit", votes, "--bootstrap", 0, "--no-picture")
