@@ -96,8 +96,11 @@ def report(facts: dict[str, Any]) -> str:
     estimated = f" ± {facts['bits_se']:.3f}, estimated" if facts["bits_se"] else ""
     rounds = f", after {facts['iterations']} iterations" if facts["iterations"] else ""
     figures = [
-        ["bits a ranking", f"{facts['bits']:.3f}{estimated} ({gain:.3f} fewer than the uniform law)"],
-        ["log-likelihood", f"{facts['log_likelihood']:.3f} nats"],
+        [
+            "bits a ranking",
+            f"{_number(facts['bits'])}{estimated} ({_number(gain)} fewer than the uniform law)",
+        ],
+        ["log-likelihood", f"{_number(facts['log_likelihood'])} nats"],
         ["free parameters", facts["parameters"]],
         ["AIC, BIC", f"{facts['aic']:.3f}, {facts['bic']:.3f}"],
         ["converged", ("yes" if facts["converged"] else "NO") + rounds],
@@ -160,7 +163,7 @@ def _consensus(facts: dict[str, Any]) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    return "" if value is None else f"{value:.3f}".replace("-0.000", "0.000")
 
 
 def _range(interval: list[float] | None) -> str:

@@ -50,8 +50,8 @@ def summary(
         report = law.report
         facts |= {
             "family": report.family,
-            "log_likelihood": report.log_likelihood + 0.0,  # no minus before a zero
-            "bits": report.bits + 0.0,
+            "log_likelihood": report.log_likelihood,
+            "bits": report.bits,
             "bits_se": _bits(report.standard_error, rankings.voters) if report.standard_error else None,
             "parameters": report.parameters,
             "aic": report.aic,
