@@ -34,6 +34,17 @@ _jit = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 # Counting: rows of permutations to Lehmer and insertion codes.
 
 
+@_jit
+def _put_count(out: Any, r: Any, i: Any, x: Any, smaller: Any, form: Any) -> None:
+    """Put what an item's count means where the form has it: the lines of the table. Inlined."""
+    if form == RIGHT:
+        out[r, i] = x - smaller
+    elif form == LEFT:
+        out[r, i] = i - smaller
+    else:
+        out[r, x] = smaller
+
+
 @cache
 def count_word(form: int) -> Callable[..., int]:
     @_jit
@@ -49,12 +60,7 @@ def count_word(form: int) -> Callable[..., int]:
                 bit = _one << (x & _63)
                 smaller = popcount(met & (bit - _one))
                 met |= bit
-                if form == RIGHT:
-                    out[r, i] = x - smaller
-                elif form == LEFT:
-                    out[r, i] = i - smaller
-                else:
-                    out[r, x if x < n else _zero] = smaller
+                _put_count(out, r, i, x if x < n else _zero, smaller, form)
             if not inside or met != full:
                 faulty = np.int64(r)
         return faulty
@@ -84,12 +90,7 @@ def count_bitset(form: int) -> Callable[..., int]:
                 smaller = _u(below[w]) + popcount(word & (bit - _one))
                 words[w] = word | bit
                 add_above(below, w)
-                if form == RIGHT:
-                    out[r, i] = x - smaller
-                elif form == LEFT:
-                    out[r, i] = i - smaller
-                else:
-                    out[r, x] = smaller
+                _put_count(out, r, i, x, smaller, form)
             if not fresh:
                 faulty = np.int64(r)
         return faulty
@@ -128,12 +129,7 @@ def count_tree(form: int) -> Callable[..., int]:
                 while j <= size:
                     tree[j] += np.int64(new)
                     j += j & -j
-                if form == RIGHT:
-                    out[r, i] = x - smaller
-                elif form == LEFT:
-                    out[r, i] = i - smaller
-                else:
-                    out[r, x] = smaller
+                _put_count(out, r, i, x, smaller, form)
             if not fresh:
                 faulty = np.int64(r)
         return faulty
@@ -142,6 +138,24 @@ def count_tree(form: int) -> Callable[..., int]:
 
 
 # Selecting: Lehmer and insertion codes to rows of permutations. Step s meets n - s free values.
+
+
+@_jit
+def _choice(codes: Any, r: Any, s: Any, n: Any, form: Any) -> Any:
+    """Which position step s decides, which of the free values it takes, and whether its code allows that."""
+    i = s if form == RIGHT else n - _one - s
+    c = _u(codes[r, i])
+    inside = c < n - s
+    k = i - c if form == LEFT else c
+    return i, k if inside else _zero, inside
+
+
+@_jit
+def _put_taken(out: Any, r: Any, i: Any, taken: Any, form: Any) -> None:
+    if form == INSERTION:
+        out[r, taken] = i
+    else:
+        out[r, i] = taken
 
 
 @cache
@@ -154,16 +168,11 @@ def select_word(form: int) -> Callable[..., int]:
         for r in range(codes.shape[0] - 1, -1, -1):
             free, good = full, True
             for s in range(n):
-                i = s if form == RIGHT else n - _one - s
-                c = _u(codes[r, i])
-                good &= c < n - s
-                bit = kth_bit(free, i - c if form == LEFT else c)
+                i, k, inside = _choice(codes, r, s, n, form)
+                good &= inside
+                bit = kth_bit(free, k)
                 free ^= bit
-                taken = trailing_zeros(bit)
-                if form == INSERTION:
-                    out[r, min(taken, n - _one)] = i
-                else:
-                    out[r, i] = taken
+                _put_taken(out, r, i, trailing_zeros(bit), form)
             if not good:
                 faulty = np.int64(r)
         return faulty
@@ -186,19 +195,13 @@ def select_bitset(form: int) -> Callable[..., int]:
                 before[j] = j * WORD if j < size else 0xFFFF
             good = True
             for s in range(n):
-                i = s if form == RIGHT else n - _one - s
-                c = _u(codes[r, i])
-                inside = c < n - s
+                i, k, inside = _choice(codes, r, s, n, form)
                 good &= inside
-                k = (i - c if form == LEFT else c) if inside else _zero
                 w = take_above(before, k) - _one
                 bit = kth_bit(words[w], k - _u(before[w]))
                 words[w] ^= bit
                 taken = (w << _six) + trailing_zeros(bit)
-                if form == INSERTION:
-                    out[r, taken] = i
-                else:
-                    out[r, i] = taken
+                _put_taken(out, r, i, taken, form)
             if not good:
                 faulty = np.int64(r)
         return faulty
@@ -224,11 +227,9 @@ def select_tree(form: int) -> Callable[..., int]:
                 tree[j] = min(j * WORD, codes.shape[1]) - (j - (j & -j)) * WORD
             good = True
             for s in range(n):
-                i = s if form == RIGHT else n - _one - s
-                c = _u(codes[r, i])
-                inside = c < n - s
+                i, choice, inside = _choice(codes, r, s, n, form)
                 good &= inside
-                k = np.int64((i - c if form == LEFT else c) if inside else _zero)
+                k = np.int64(choice)
                 w, jump = np.int64(0), top
                 while jump:
                     if w + jump <= size and tree[w + jump] <= k:
@@ -238,10 +239,7 @@ def select_tree(form: int) -> Callable[..., int]:
                 bit = kth_bit(words[w], _u(k))
                 words[w] ^= bit
                 taken = (_u(w) << _six) + trailing_zeros(bit)
-                if form == INSERTION:
-                    out[r, taken] = i
-                else:
-                    out[r, i] = taken
+                _put_taken(out, r, i, taken, form)
                 j = w + 1
                 while j <= size:
                     tree[j] -= 1
