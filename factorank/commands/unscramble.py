@@ -1,0 +1,152 @@
+"""``factorank unscramble``: the words that a model sees in scrambled letters."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from factorank.commands._text import table
+from factorank.errors import FactorankError
+
+if TYPE_CHECKING:
+    from factorank.models import PermutationModel
+
+SHOWN = 12
+"""How many words are printed at most, beside those of the list."""
+
+
+@dataclass
+class Unscramble:
+    """Find the words in scrambled letters with a small trained model, or train it."""
+
+    letters: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="LETTERS")] = ""
+    """The letters, a to z, such as osftre; with --train they may be left out."""
+    nfe: int | None = None
+    """Network evaluations a word takes: 1 draws all places at once; as many as letters unless given."""
+    unmask: Literal["left-to-right", "confident", "random"] = "left-to-right"
+    """Which places of the code are revealed first."""
+    samples: int = 1000
+    """How many times to draw; the words drawn are shown."""
+    show_path: bool = False
+    """Show one draw being made: the code as it is revealed and the order it stands for at each step."""
+    seed: int = 0
+    """Decides the draws, and the training."""
+    model: Path | None = None
+    """The folder of a trained model; the one that is shipped unless given."""
+    train: bool = False
+    """Train the model anew and measure it; minutes on one core."""
+    steps: int | None = None
+    """Training steps, if other than the usual."""
+    max_seconds: float | None = None
+    """Stop training after this much time; the same command goes on with it."""
+    words: Path | None = None
+    """A list of words, one a line, instead of the one that is shipped."""
+    out: Path = Path("runs/unscramble")
+    """With --train: the folder for the run, the model and unscramble.jsonl."""
+
+    def run(self) -> int:
+        from factorank.data.words import SHIPPED, anagram_sets, read_words
+        from factorank.experiments import unscramble
+
+        if self.samples < 1:
+            raise FactorankError(f"--samples is at least 1, not {self.samples}")
+        words = read_words(self.words or SHIPPED)
+        if self.letters or not self.train:
+            longest = max(map(len, words)) if self.train else 26
+            unscramble.check_letters(self.letters, longest)  # before minutes of training
+        if self.train:
+            model = self.fit(words)
+            if model is None:
+                return 130
+            if not self.letters:
+                return 0
+            print()
+        else:
+            model = unscramble.load(self.model or unscramble.WEIGHTS)
+        letters = unscramble.check_letters(self.letters, model.n)
+        self.show(model, letters, anagram_sets(words).get("".join(sorted(letters)), []))
+        return 0
+
+    def show(self, model: "PermutationModel", letters: str, known: list[str]) -> None:
+        """Print the words, real ones marked, and the path if it was asked for."""
+        import torch
+
+        from factorank.experiments import unscramble
+
+        generator = torch.Generator().manual_seed(self.seed)
+        found = unscramble.seen_words(
+            model,
+            letters,
+            known,
+            nfe=self.nfe,
+            unmask=self.unmask,
+            samples=self.samples,
+            generator=generator,
+        )
+        real = sum(share for word, share in found if word in known)
+        shown = [item for i, item in enumerate(found) if i < SHOWN or item[0] in known]
+        lines = [[word, f"{100 * share:.2f}", "*" if word in known else ""] for word, share in shown]
+        print(table(["word", "%", ""], lines, "lrl"))
+        if rest := len(found) - len(shown):
+            print(f"  and {rest} more among {self.samples} draws")
+        if known:
+            print(f"\n* in the word list, with {100 * real:.1f}% of the probability")
+        else:
+            print("\nThe word list has no word of just these letters: the model can only guess.")
+        if self.show_path:
+            self.print_path(model, letters, generator)
+
+    def print_path(self, model: "PermutationModel", letters: str, generator: Any) -> None:
+        """Print one draw, step by step."""
+        from factorank.experiments import unscramble
+
+        law = unscramble.law_of(model, [letters], self.nfe, self.unmask)
+        lines: list[list[object]] = []
+        last = None
+        for code, order in law.path(generator=generator):
+            shown = " ".join("·" if v < 0 else str(v) for v in code[0, : len(letters)].tolist())
+            if shown != last:  # an NFE beyond the number of letters has steps with nothing to do
+                lines.append([len(lines), shown, unscramble.spell(letters, order[0].tolist())])
+            last = shown
+        print("\nOne draw: the insertion code as it is revealed, and the order it stands for\n")
+        print(table(["nfe", "code", "order"], lines, "rll"))
+
+    def fit(self, words: list[str]) -> "PermutationModel | None":
+        """Train, measure and save; None if it was interrupted."""
+        from factorank.experiments import unscramble
+        from factorank.experiments.record import provenance, write_results
+
+        size = unscramble.Size(**({} if self.steps is None else {"steps": self.steps}))
+        model, result = unscramble.learn(
+            words, size, self.out, seed=self.seed, max_seconds=self.max_seconds, device="cpu"
+        )
+        if result.stopped == "interrupted":
+            print(f"stopped; the same command goes on from {self.out}")
+            return None
+        unscramble.save(model, self.out / "model")
+        about = {"train_seconds": round(result.seconds, 1), "trained_steps": result.steps}
+        about |= provenance(" ".join(["factorank", *sys.argv[1:]]))
+        rows = [row | about for row in unscramble.score(model, words, size, seed=self.seed)]
+        write_results(self.out / "unscramble.jsonl", rows)
+        print(scores_table(rows))
+        print(f"\nwritten to {self.out}: model, unscramble.jsonl")
+        return model
+
+
+def scores_table(rows: list[dict[str, Any]]) -> str:
+    """What real words get, in percent."""
+
+    def percent(value: float | None) -> str:
+        return "" if value is None else f"{100 * value:.1f}"
+
+    header = ["letters", "unmask", "nfe", "real words %", "all anagrams %"]
+    lines = [
+        [row["letter_sets"], row["unmask"], row["nfe"], percent(row["real"]), percent(row["all_anagrams"])]
+        for row in rows
+    ]
+    return (
+        "Probability of real words, and how often every anagram of a set has a tenth of its share or more\n\n"
+        + table(header, lines, "ll")
+    )

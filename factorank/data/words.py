@@ -1,0 +1,76 @@
+"""English words and their anagrams: a list that is shipped, and what is needed to learn from one.
+
+The list holds the lower-case words of 3 to 7 letters of Debian's ``wamerican-small``, made from SCOWL, whose
+notice is in ``words.notice.txt`` beside it.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from itertools import permutations, product
+from pathlib import Path
+
+from factorank.errors import FactorankError
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SHIPPED = Path(__file__).with_name("words.txt")
+
+
+def read_words(path: str | os.PathLike[str] = SHIPPED) -> list[str]:
+    """The words of a file, one a line, in the letters a..z; the shipped list unless told otherwise.
+
+    >>> {"forest", "fortes", "foster", "softer"} <= set(read_words())
+    True
+    """
+    words = Path(path).read_text(encoding="utf-8").split()
+    for number, word in enumerate(words, start=1):
+        if not set(word) <= set(LETTERS):
+            raise FactorankError(f"{path}: word {number}, {word!r}, holds more than the letters a..z")
+    if not words:
+        raise FactorankError(f"{path}: there is no word in it")
+    return list(dict.fromkeys(words))
+
+
+def anagram_sets(words: Iterable[str]) -> dict[str, list[str]]:
+    """The words that are spelt with the same letters, by those letters in alphabetical order.
+
+    >>> anagram_sets(["tea", "ten", "eat", "net"])
+    {'aet': ['tea', 'eat'], 'ent': ['ten', 'net']}
+    """
+    sets: dict[str, list[str]] = {}
+    for word in words:
+        sets.setdefault("".join(sorted(word)), []).append(word)
+    return sets
+
+
+def split_sets(sets: Iterable[str], share: float = 0.05) -> tuple[list[str], list[str]]:
+    """Part letter sets into those to learn from and about ``share`` of them to hold out.
+
+    A hash of the letters decides, so that a set is on the same side whatever else is in the list.
+
+    >>> split_sets(["aet", "ent", "eforst"], share=0)
+    (['aet', 'ent', 'eforst'], [])
+    """
+    seen: list[str] = []
+    held_out: list[str] = []
+    for letters in sets:
+        number = int.from_bytes(hashlib.sha256(letters.encode()).digest()[-8:], "big")
+        (held_out if number < share * 2**64 else seen).append(letters)
+    return seen, held_out
+
+
+def spellings(word: str, letters: str) -> list[list[int]]:
+    """Every order of the letters that spells the word: several if a letter comes more than once.
+
+    >>> spellings("tea", "ate"), spellings("see", "ese")
+    ([[1, 2, 0]], [[1, 0, 2], [1, 2, 0]])
+    """
+    if sorted(word) != sorted(letters):
+        raise FactorankError(f"{word!r} is not spelt with the letters {letters!r}")
+    kinds = sorted(set(word))
+    where = [[i for i, letter in enumerate(letters) if letter == kind] for kind in kinds]
+    orders = []
+    for chosen in product(*(permutations(places) for places in where)):
+        next_of = {kind: iter(places) for kind, places in zip(kinds, chosen, strict=True)}
+        orders.append([next(next_of[letter]) for letter in word])
+    return orders
