@@ -237,6 +237,8 @@ def score(
     sets = anagram_sets(words)
     sides = dict(zip(("seen", "held-out"), split_sets(sets, size.held_out), strict=True))
     for side, listed in sides.items():
+        if not listed:
+            continue
         chooser = random.Random(seed)
         chosen = chooser.sample(listed, min(most, len(listed)))
         several = [letters for letters in listed if len(sets[letters]) > 1]
