@@ -53,10 +53,9 @@ class Unscramble:
         if self.samples < 1:
             raise FactorankError(f"--samples is at least 1, not {self.samples}")
         words = read_words(self.words or SHIPPED)
-        if self.letters or not self.train:
-            longest = max(map(len, words)) if self.train else 26
-            unscramble.check_letters(self.letters, longest)  # before minutes of training
         if self.train:
+            if self.letters:  # refuse them before minutes of training, not after
+                unscramble.check_letters(self.letters, max(map(len, words)))
             model = self.fit(words)
             if model is None:
                 return 130
@@ -117,10 +116,17 @@ class Unscramble:
         """Train, measure and save; None if it was interrupted."""
         from factorank.experiments import unscramble
         from factorank.experiments.record import provenance, write_results
+        from factorank.files import write_whole
 
         size = unscramble.Size(**({} if self.steps is None else {"steps": self.steps}))
+        listed = "\n".join(words) + "\n"
+        before = self.out / "words.txt"  # a run goes on with the words it began with
+        if before.is_file() and before.read_text(encoding="utf-8") != listed:
+            raise FactorankError(f"{self.out} holds a run with other words; choose another --out")
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_whole(before, listed)
         model, result = unscramble.learn(
-            words, size, self.out, seed=self.seed, max_seconds=self.max_seconds, device="cpu"
+            words, size, self.out / "run", seed=self.seed, max_seconds=self.max_seconds, device="cpu"
         )
         if result.stopped == "interrupted":
             print(f"stopped; the same command goes on from {self.out}")

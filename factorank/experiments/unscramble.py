@@ -133,7 +133,10 @@ def save(model: PermutationModel, folder: Path) -> None:
 
 def load(folder: Path = WEIGHTS) -> PermutationModel:
     """The model that was saved in a folder; the shipped one unless told otherwise."""
-    return PermutationModel.from_pretrained(folder)
+    model = PermutationModel.from_pretrained(folder)
+    if not isinstance(model.context, TokenContext) or "".join(model.context.vocabulary) != LETTERS:
+        raise FactorankError(f"the model in {folder} does not order letters")
+    return model
 
 
 def check_letters(letters: str, longest: int) -> str:
@@ -224,7 +227,7 @@ def score(
     *,
     most: int = 1000,
     scrambles: int = 2,
-    samples: int = 64,
+    samples: int = 10,
     seed: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """How much probability real words get, by NFE, for letter sets that were trained on and held-out ones.
