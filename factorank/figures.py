@@ -209,13 +209,13 @@ def codes_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) 
 
 
 CODE_STYLES = {
-    "inline": ("0.6", "x"),
-    "lehmer": ("black", "o"),
-    "left-lehmer": ("0.35", "s"),
-    "fisher-yates": ("black", "^"),
-    "insertion": ("0.5", "D"),
+    "inline": ("0.6", "v", "-"),
+    "lehmer": ("black", "o", "-"),
+    "left-lehmer": ("0.35", "s", "--"),
+    "fisher-yates": ("black", "^", "-"),
+    "insertion": ("0.5", "D", "-."),
 }
-"""Grey and marker of each code, so that figures can be read in print."""
+"""Grey, marker and line of each code, so that figures can be read in print."""
 
 
 def cyclic_figure(
@@ -223,10 +223,12 @@ def cyclic_figure(
 ) -> None:
     """Against the NFE: different samples, valid ones, cyclic ones, and the divergence from the uniform law.
 
-    Lines are masked models, single marks at the right autoregressive ones; means over the seeds.
+    Lines are masked models, white marks at the right autoregressive ones; means over the seeds.
     """
     pyplot = _pyplot()
     rows = [row for row in read_results(results) if row["unmask"] == unmask]
+    if not rows:
+        raise FactorankError(f"{results} holds no results of unmasking {unmask}")
     n, expected = rows[0]["n"], 100 * rows[0]["unique_expected"]
     panels = {
         "unique": "unique (%)",
@@ -234,40 +236,67 @@ def cyclic_figure(
         "unique_cyclic": "unique, valid and cyclic (%)",
         "kl": "KL to uniform (bits)",
     }
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(15, 3.8), layout="constrained")
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(15, 4.3), layout="constrained")
     for axis, (key, title) in zip(axes, panels.items(), strict=True):
-        scale = 1 if key == "kl" else 100
-        for code, (grey, mark) in CODE_STYLES.items():
+        for place, (code, (grey, mark, line)) in enumerate(CODE_STYLES.items()):
             for objective in ("masked", "autoregressive"):
-                found: dict[int, list[float]] = {}
-                for row in rows:
-                    if row["code"] == code and row["objective"] == objective and row[key] is not None:
-                        found.setdefault(row["nfe"], []).append(scale * row[key])
-                points = sorted((nfe, sum(values) / len(values)) for nfe, values in found.items())
+                chosen = [row for row in rows if (row["code"], row["objective"]) == (code, objective)]
+                points = _by_nfe(chosen, key, 1 if key == "kl" else 100)
                 if not points:
                     continue
-                shift = 0.35 if objective == "autoregressive" else 0.0
+                masked = objective == "masked"
+                # Codes that agree would hide each other: each stands a little beside the NFE.
+                aside = 0.05 * (place - 2) if masked else 0.45 + 0.13 * place
                 axis.plot(
-                    [nfe + shift for nfe, _ in points],
+                    [nfe + aside for nfe, _ in points],
                     [value for _, value in points],
                     color=grey,
                     marker=mark,
-                    markersize=6,
-                    markerfacecolor="white" if shift else grey,
-                    linewidth=1.3,
+                    markersize=5.5,
+                    markerfacecolor=grey if masked else "white",
+                    linestyle=line if masked else "none",
+                    linewidth=1.2,
                     label=f"{code}, {objective}",
                 )
-        if key != "kl":
-            axis.axhline(expected, color="black", linestyle=":", linewidth=1)
-            axis.set_ylim(-4, 104)
-        else:
+        if key == "kl":
             axis.set_yscale("symlog", linthresh=0.01)
             axis.set_ylim(bottom=0)
+            axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        else:
+            axis.axhline(expected, color="black", linestyle=":", linewidth=1.2, label="a perfect model")
+            axis.set_ylim(-4, 104)
+        if key == "unique_cyclic":
+            axis.axhline(
+                100 / n, color="0.5", linestyle=(0, (6, 3)), linewidth=1.2, label="random permutations"
+            )
         axis.set(title=title, xlabel="network evaluations (NFE)", xticks=range(1, n + 1))
         axis.grid(alpha=0.3)
-    axes[2].axhline(100 / n, color="black", linestyle="--", linewidth=1)
-    axes[2].text(1, 100 / n + 1.5, "uniform permutations", fontsize=7)
-    axes[0].text(1, expected - 5, "a perfect model", fontsize=7)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncol=5, fontsize=8, frameon=False)
+    handles, labels = axes[2].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncol=6, fontsize=9, frameon=False)
     _save(figure, path)
+
+
+def _by_nfe(rows: list[dict[str, Any]], key: str, scale: float) -> list[tuple[int, float]]:
+    """The mean of a value over the rows of each NFE, where it is known."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        if row[key] is not None:
+            found.setdefault(row["nfe"], []).append(scale * row[key])
+    return sorted((nfe, sum(values) / len(values)) for nfe, values in found.items())
+
+
+FIGURES = {"cyclic": cyclic_figure, "codes": codes_figure, "votes": votes_figure}
+"""The figures that are drawn from a results file, by the name of the experiment in its rows."""
+
+
+def draw(name: str, results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Draw the figure of an experiment from its results file."""
+    if name not in FIGURES:
+        raise FactorankError(f"there is no figure {name!r}; there are {', '.join(FIGURES)}")
+    experiments = {str(row.get("experiment")) for row in read_results(results)}
+    if experiments != {name}:
+        held = f"results of {', '.join(sorted(experiments))}" if experiments else "no results"
+        raise FactorankError(
+            f"{results}: a figure of {name} is drawn from its results, but the file holds {held}"
+        )
+    FIGURES[name](results, path)

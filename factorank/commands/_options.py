@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class RankingsFile:
-    """A file of rankings and how to take it."""
+class RankingsTable:
+    """A file of rankings and how to read it."""
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """Rankings: a PrefLib file (.soc, .soi, .toc, .toi), or a CSV or parquet table."""
     format: Literal["orders", "ranks", "long", "soc", "soi", "toc", "toi", "csv", "parquet"] | None = None
     """The layout of a table or the kind of file, where suffix and columns do not tell."""
-    unranked: Literal["below", "incomparable"] | None = None
-    """What a ranking says of items it leaves out: that they come last, or nothing."""
     break_ties: tyro.conf.FlagCreatePairsOff[bool] = False
     """Put tied items in a random order, drawn for each voter."""
     first_rank: int = 1
@@ -32,17 +30,29 @@ class RankingsFile:
     seed: int = 0
     """Decides everything random."""
 
-    def read(self, generator: "torch.Generator") -> "Rankings":
-        """The rankings, strict, and complete unless ``unranked`` says what to make of it."""
+    def load(self, generator: "torch.Generator") -> "Rankings":
+        """The rankings as they are in the file, ties broken if that is asked for."""
         from factorank.data import read_rankings
-        from factorank.experiments.families import ready
 
         try:
             rankings = read_rankings(self.file, self.format, first_rank=self.first_rank)
         except FactorankError as error:
             raise FactorankError(as_options(str(error))) from None
-        if self.break_ties:
-            rankings = rankings.break_ties(generator)
+        return rankings.break_ties(generator) if self.break_ties else rankings
+
+
+@dataclass(kw_only=True)
+class RankingsFile(RankingsTable):
+    """A file of rankings, which may leave items out."""
+
+    unranked: Literal["below", "incomparable"] | None = None
+    """What a ranking says of items it leaves out: that they come last, or nothing."""
+
+    def read(self, generator: "torch.Generator") -> "Rankings":
+        """The rankings, strict, and complete unless ``unranked`` says what to make of it."""
+        from factorank.experiments.families import ready
+
+        rankings = self.load(generator)
         try:
             return ready(rankings, self.unranked)
         except FactorankError as error:

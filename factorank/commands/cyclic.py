@@ -1,11 +1,17 @@
 """``factorank cyclic``: learn the uniform law on cyclic permutations."""
 
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from factorank.commands._processes import first_process, processes, say
 from factorank.commands._text import table
+from factorank.errors import FactorankError
+
+SMALL = 64
+"""Up to this width a step on a CPU is quicker on one thread than when its parts are handed out to several."""
 
 
 @dataclass
@@ -30,62 +36,74 @@ class Cyclic:
     """Of training, if other than the preset's."""
     compile: bool = False
     """Pass the loss through torch.compile."""
-    out: Path = Path("runs/cyclic")
-    """The folder for the runs, cyclic.jsonl and cyclic.png."""
+    out: Path | None = None
+    """The folder for the runs, cyclic.jsonl and cyclic.png; runs/cyclic unless given, runs/cyclic-paper for
+    that preset."""
 
     def run(self) -> int:
+        import torch
+
         from factorank.experiments import cyclic
         from factorank.experiments.record import provenance, write_results
         from factorank.figures import cyclic_figure
 
         size = cyclic.preset(self.preset, steps=self.steps, precision=self.precision)
         listed = cyclic.laws(self.codes, self.objectives, self.seeds)
+        if outside := [nfe for nfe in self.nfe if not 1 <= nfe <= size.n]:
+            raise FactorankError(f"--nfe is from 1 to {size.n} at this size, not {outside[0]}")
+        out = self.out or Path("runs") / ("cyclic" if self.preset == "laptop" else f"cyclic-{self.preset}")
+        if size.width <= SMALL:
+            torch.set_num_threads(1)
         about = provenance(" ".join(["factorank", *sys.argv[1:]]))
+        about["batch_size"] = size.batch_size * processes()
         rows: list[dict[str, Any]] = []
-        stopped = []
+        unfinished = []
         for number, law in enumerate(listed, start=1):
-            print(f"[{number}/{len(listed)}] {law.code}, {law.objective}, seed {law.seed}", flush=True)
+            say(f"[{number}/{len(listed)}] {law.code}, {law.objective}, seed {law.seed}")
             model, result = cyclic.learn(
-                law, size, self.out / "laws", max_seconds=self.max_seconds, compile=self.compile
+                law, size, out / "laws", max_seconds=self.max_seconds, compile=self.compile
             )
             if result.stopped == "interrupted":
-                print(f"stopped; the same command goes on from {self.out / 'laws' / law.name}")
+                say(f"stopped; the same command goes on from {out / 'laws' / law.name}")
                 return 130
             if result.stopped == "max_seconds":
-                stopped.append(law.name)
-            trained = cyclic.describe(size) | {"trained_steps": result.steps, "train_seconds": result.seconds}
-            rows += [row | trained | about for row in cyclic.score(law, size, model, self.nfe)]
-            write_results(self.out / "cyclic.jsonl", rows)
-        cyclic_figure(self.out / "cyclic.jsonl", self.out / "cyclic.png")
-        print("\n" + cyclic_table(rows))
-        if stopped:
-            print(f"\nnot finished, run the same command to go on: {', '.join(stopped)}")
-        print(f"\nwritten to {self.out}: cyclic.jsonl, cyclic.png")
+                unfinished.append(law.name)
+            if first_process():
+                trained = {"trained_steps": result.steps, "train_seconds": round(result.seconds, 1)}
+                trained = cyclic.describe(size) | trained | about
+                rows += [row | trained for row in cyclic.score(law, size, model, self.nfe)]
+                write_results(out / "cyclic.jsonl", rows)
+        if first_process():
+            cyclic_figure(out / "cyclic.jsonl", out / "cyclic.png")
+            print("\n" + cyclic_table(rows))
+            if unfinished:
+                print(f"\nnot finished, run the same command to go on: {', '.join(unfinished)}")
+            print(f"\nwritten to {out}: cyclic.jsonl, cyclic.png")
         return 0
 
 
 def cyclic_table(rows: list[dict[str, Any]]) -> str:
-    """Cyclic share at each NFE, left to right, means over the seeds; then what the full NFE says."""
-    n = rows[0]["n"]
+    """Cyclic share at some NFEs, left to right, means over the seeds; then what the highest NFE says."""
+    n, share = rows[0]["n"], rows[0]["share"]
     shown = sorted({1, 2, n // 2, n} & {row["nfe"] for row in rows})
     lines = []
     for code, objective in dict.fromkeys((row["code"], row["objective"]) for row in rows):
         mine = [
             r for r in rows if (r["code"], r["objective"], r["unmask"]) == (code, objective, "left-to-right")
         ]
-        cells = [_percent(_mean(mine, "cyclic", nfe)) for nfe in shown]
         last = max(row["nfe"] for row in mine)
-        unique, seen = _mean(mine, "unique_cyclic", last), _mean(mine, "in_train", last)
-        lines.append(
-            [code, objective, *cells, _percent(unique), _percent(seen), f"{_mean(mine, 'kl', last):.3f}"]
-        )
+        cells = [_percent(_mean(mine, "cyclic", nfe)) for nfe in shown]
+        cells += [_percent(_mean(mine, key, last)) for key in ("unique_cyclic", "in_train")]
+        lines.append([code, objective, *cells, f"{_mean(mine, 'kl', last):.3f}"])
     header = ["code", "objective", *(f"nfe {nfe}" for nfe in shown), "unique", "seen", "KL bits"]
-    expected = rows[0]["unique_expected"]
-    return (
-        f"Cyclic samples (%), n = {n}; at full NFE: different cyclic samples ({100 * expected:.1f}% if perfect),\n"
-        "those seen in training (20% if nothing was learnt by heart), divergence from the uniform law\n\n"
-        + table(header, lines, "ll")
+    note = (
+        f"n = {n}, {rows[0]['samples']} samples each. nfe: cyclic samples in %, at that number of network"
+        f" evaluations ({100 / n:.1f} for random permutations). At the highest NFE: unique, different cyclic"
+        f" samples in % ({100 * rows[0]['unique_expected']:.1f} from a perfect model); seen, cyclic samples"
+        f" that were trained on in % ({100 * share:.0f} if nothing was learnt by heart); KL, divergence of"
+        " the uniform law on cyclic permutations from the model."
     )
+    return table(header, lines, "ll", indent=0) + "\n\n" + textwrap.fill(note, 79)
 
 
 def _mean(rows: list[dict[str, Any]], key: str, nfe: int) -> float | None:

@@ -8,7 +8,7 @@ tell how far the model is from the target, in bits, and how uniform it is.
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from factorank import metrics
 from factorank.data.cyclic import all_cyclic, cyclic_split
 from factorank.errors import FactorankError
 from factorank.models import PermutationModel
+from factorank.models.model import Objective
+from factorank.permutations import is_cyclic, is_permutation
 from factorank.training import TrainResult, train
 
 CODES = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
-OBJECTIVES = ("masked", "autoregressive")
+OBJECTIVES: tuple[Objective, ...] = ("masked", "autoregressive")
 UNMASK = ("random", "left-to-right")
 
 
@@ -45,11 +47,23 @@ class Preset:
     held_out: float = 0.1
     """Of those, how many only say when to stop: autoregressive models learn the rest by heart."""
     patience: int | None = None
+    """How many of the fifty held-out scores may pass without a better one."""
     precision: str = "fp32"
 
 
 PRESETS = {
-    "laptop": Preset(n=8, width=64, depth=3, heads=4, dropout=0.05, batch_size=256, lr=2e-3, steps=1200),
+    "laptop": Preset(
+        n=8,
+        width=32,
+        depth=2,
+        heads=2,
+        dropout=0.0,
+        batch_size=128,
+        lr=5e-3,
+        steps=800,
+        samples=2000,
+        patience=5,
+    ),
     "paper": Preset(n=10, width=128, depth=8, heads=8, dropout=0.05, batch_size=1024, lr=3e-4, steps=100_000),
 }
 
@@ -59,7 +73,7 @@ class Law:
     """One law to learn: a code, an objective and a seed."""
 
     code: str
-    objective: str
+    objective: Objective
     seed: int = 0
 
     @property
@@ -67,14 +81,19 @@ class Law:
         return f"{self.code}-{self.objective}-{self.seed}"
 
 
-def laws(codes: tuple[str, ...], objectives: tuple[str, ...], seeds: int) -> list[Law]:
-    """Every combination, seeds last."""
+def laws(codes: Sequence[str], objectives: Sequence[Objective], seeds: int) -> list[Law]:
+    """Every combination once; the seed changes last."""
+    if seeds < 1 or not codes or not objectives:
+        raise FactorankError(
+            f"there is at least 1 code, objective and seed, not {len(codes)}, {len(objectives)} and {seeds}"
+        )
     for given, allowed in ((codes, CODES), (objectives, OBJECTIVES)):
         for name in given:
             if name not in allowed:
                 raise FactorankError(
                     f"there is no {name!r} in this experiment; there are {', '.join(allowed)}"
                 )
+    codes, objectives = list(dict.fromkeys(codes)), list(dict.fromkeys(objectives))
     return [Law(code, objective, seed) for seed in range(seeds) for code in codes for objective in objectives]
 
 
@@ -90,6 +109,7 @@ def learn(
 ) -> tuple[PermutationModel, TrainResult]:
     """Train the law's model on its share of the cyclic permutations; ``options`` go to ``train``."""
     seen, _ = cyclic_split(size.n, size.share, law.seed)
+    stops_early = law.objective == "autoregressive"
     torch.manual_seed(law.seed)
     model = PermutationModel(
         size.n,
@@ -98,7 +118,7 @@ def learn(
         size.width,
         size.depth,
         size.heads,
-        size.dropout,  # type: ignore[arg-type]
+        size.dropout,
     )
     result = train(
         model,
@@ -106,8 +126,8 @@ def learn(
         steps=size.steps,
         batch_size=size.batch_size,
         lr=size.lr,
-        held_out=size.held_out if law.objective == "autoregressive" else None,
-        patience=size.patience,
+        held_out=size.held_out if stops_early else None,
+        patience=size.patience if stops_early else None,
         precision=size.precision,
         seed=law.seed,
         out=None if out is None else out / law.name,
@@ -117,17 +137,20 @@ def learn(
 
 
 def score(
-    law: Law, size: Preset, model: PermutationModel, nfes: tuple[int, ...] = ()
+    law: Law, size: Preset, model: PermutationModel, nfes: Sequence[int] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Sample and score the trained model at each NFE: one flat row for each way of unmasking."""
+    """Sample and score the trained model: one flat row for each way of unmasking and each NFE.
+
+    ``nfes`` are for masked models, all from 1 to n unless given; autoregressive ones have n.
+    """
     seen, _ = cyclic_split(size.n, size.share, law.seed)
     target = all_cyclic(size.n)
     device = next(model.parameters()).device
     expected = metrics.expected_distinct(size.samples, len(target)) / size.samples
     ways = UNMASK if law.objective == "masked" else ("left-to-right",)
-    steps = (nfes or tuple(range(1, size.n + 1))) if law.objective == "masked" else (size.n,)
+    masked_nfes = sorted(set(nfes)) or range(1, size.n + 1)
     for unmask in ways:
-        for nfe in steps:
+        for nfe in masked_nfes if law.objective == "masked" else (size.n,):
             started = time.perf_counter()
             distribution = model.distribution(nfe=nfe, unmask=unmask)
             generator = torch.Generator(device).manual_seed(law.seed)
@@ -144,19 +167,20 @@ def score(
                 **{key: count / size.samples for key, count in metrics.distinct(samples).items()},
                 "unique_expected": expected,
                 "cyclic": metrics.cyclic_share(samples),
-                "in_train": _in_train(samples, seen),
+                "in_train": in_train(samples, seen),
             }
             row |= _likelihoods(distribution, target.to(device)) if distribution.exact else _NO_LIKELIHOODS
             yield row | {"seconds": round(time.perf_counter() - started, 2)}
 
 
-def _in_train(samples: Tensor, seen: Tensor) -> float:
-    """Of the cyclic samples, how many are training permutations."""
-    from factorank.permutations import is_cyclic, is_permutation
+def in_train(samples: Tensor, seen: Tensor) -> float:
+    """Of the samples ``(samples, n)`` that are cyclic, how many are rows of ``seen``; 0 if none is cyclic.
 
+    >>> in_train(torch.tensor([[1, 2, 0], [2, 0, 1], [0, 1, 2], [0, 0, 0]]), torch.tensor([[1, 2, 0]]))
+    0.5
+    """
     valid = samples[is_permutation(samples)]
-    cyclic = valid[is_cyclic(valid)] if len(valid) else valid
-    return metrics.share_among(cyclic, seen)
+    return metrics.share_among(valid[is_cyclic(valid, check=False)], seen)
 
 
 _NO_LIKELIHOODS = {"bits": None, "kl": None, "spread": None, "on_cyclic": None}
@@ -179,5 +203,5 @@ def _likelihoods(distribution: Any, target: Tensor) -> dict[str, float]:
 
 def describe(size: Preset) -> dict[str, Any]:
     """The settings that belong in each row of the results."""
-    kept = ("width", "depth", "heads", "dropout", "batch_size", "lr", "steps", "precision")
+    kept = ("width", "depth", "heads", "dropout", "batch_size", "lr", "steps", "precision", "share")
     return {key: value for key, value in asdict(size).items() if key in kept}

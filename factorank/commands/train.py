@@ -1,0 +1,144 @@
+"""``factorank train``: a model of rankings."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from factorank.commands._options import RankingsTable, as_options
+from factorank.commands._processes import first_process, say
+from factorank.errors import FactorankError
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+    from factorank.data import Rankings
+    from factorank.models import PermutationModel
+    from factorank.training import TrainResult
+
+MOST_NUMBERS = 2**30
+"""The voters' orders are kept whole in memory: at most so many numbers."""
+
+
+@dataclass(kw_only=True)
+class Train(RankingsTable):
+    """Train a model on complete rankings: any law on them, sampled at any number of evaluations."""
+
+    code: Literal["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"] = "lehmer"
+    """What the model predicts the positions of."""
+    objective: Literal["masked", "autoregressive"] = "masked"
+    """masked: any NFE when sampling. autoregressive: one position at a time, with exact likelihoods."""
+    width: int = 64
+    """Of the transformer."""
+    depth: int = 3
+    """Its blocks."""
+    heads: int = 4
+    """Its attention heads."""
+    dropout: float = 0.05
+    """While training."""
+    steps: int = 2000
+    """Training steps."""
+    batch_size: int = 256
+    """Rankings a step, or all of them if they are fewer."""
+    lr: float = 2e-3
+    """The highest learning rate."""
+    max_seconds: float | None = None
+    """Stop after this much time; the same command goes on with it."""
+    held_out: float = 0.1
+    """The share of the voters not trained on; the weights that describe them best are kept. 0: none."""
+    patience: int | None = None
+    """Stop after so many of the 50 held-out scores without a better one."""
+    out: Path | None = None
+    """The folder of the run; runs/train/FILE-CODE-OBJECTIVE unless given."""
+
+    def run(self) -> int:
+        import torch
+
+        from factorank.commands._saved import write_items
+        from factorank.models import PermutationModel
+        from factorank.training import train
+
+        out = self.out or Path("runs") / "train" / f"{self.file.stem}-{self.code}-{self.objective}"
+        generator = torch.Generator().manual_seed(self.seed)
+        rankings, orders, held = self.data(generator)
+        torch.manual_seed(self.seed)
+        model = PermutationModel(
+            rankings.n, self.code, self.objective, self.width, self.depth, self.heads, self.dropout
+        )
+        voters = f"{self.file.name}: {rankings.voters} rankings of {rankings.n} items"
+        say(voters + (f", {len(held)} of them held out" if held is not None else ""))
+        try:
+            result = train(
+                model,
+                orders,
+                steps=self.steps,
+                batch_size=min(self.batch_size, len(orders)),
+                lr=self.lr,
+                max_seconds=self.max_seconds,
+                held_out=held,
+                patience=self.patience,
+                seed=self.seed,
+                out=out,
+            )
+        except FactorankError as error:
+            raise FactorankError(
+                str(error).replace("choose another folder as out", "choose another with --out")
+            ) from None
+        if not first_process():
+            return 0
+        write_items(out, list(rankings.items))
+        print(report(model, result))
+        if result.stopped in ("interrupted", "max_seconds"):
+            print(f"stopped at step {result.steps} of {self.steps}; the same command goes on from there")
+        print(f"saved in {out}; factorank sample {out} draws from it, factorank score {out} FILE scores")
+        return 130 if result.stopped == "interrupted" else 0
+
+    def data(self, generator: "Generator") -> "tuple[Rankings, Tensor, Tensor | None]":
+        """The rankings, and the orders of the voters to train on and of those held out, a row for each."""
+        rankings = self.load(generator)
+        try:
+            rankings.orders()
+        except FactorankError as error:
+            message = as_options(str(error)).replace(
+                "orders() is for complete rankings",
+                "a model learns from complete rankings, for the code of an order is not known before the"
+                " whole of it is (factorank fit takes partial ones)",
+            )
+            raise FactorankError(f"{self.file}: {message}") from None
+        if rankings.voters * max(rankings.n, 1) > MOST_NUMBERS:
+            raise FactorankError(
+                f"{self.file}: {rankings.voters} voters who rank {rankings.n} items are too many to train on"
+            )
+        if self.held_out == 0:
+            return rankings, _by_voter(rankings), None
+        try:
+            kept, held = rankings.split(self.held_out, generator)
+        except FactorankError as error:
+            raise FactorankError(f"{self.file}: {error}; --held-out 0 trains on all of them") from None
+        return rankings, _by_voter(kept), _by_voter(held)
+
+
+def report(model: "PermutationModel", result: "TrainResult") -> str:
+    """What was trained and how well it describes rankings, in bits."""
+    weights = sum(weight.numel() for weight in model.parameters())
+    lines = [
+        f"{model.code.name} code, {model.objective}, {weights:,} weights: {result.steps} steps in"
+        f" {result.seconds:.1f} s"
+    ]
+    at_most = "" if model.causal else "at most "  # the masked loss is a bound
+    uniform = f"the uniform law: {math.lgamma(model.n + 1) / math.log(2):.3f}"
+    if result.held_out is None:
+        lines.append(
+            f"{at_most}{result.loss / math.log(2):.3f} bits a ranking of those trained on; {uniform}"
+        )
+    else:
+        lines.append(
+            f"{at_most}{result.held_out / math.log(2):.3f} bits a held-out ranking, at step"
+            f" {result.held_out_step}; {uniform}"
+        )
+    return "\n".join(lines)
+
+
+def _by_voter(rankings: "Rankings") -> "Tensor":
+    """The orders ``(voters, n)``."""
+    return rankings.orders().repeat_interleave(rankings.counts, 0)
