@@ -116,46 +116,22 @@ def _climb(shares: np.ndarray, order: np.ndarray, max_moves: int) -> tuple[np.nd
 
 
 def _after_moves(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """``[i, k]``: about the log-likelihood, a vote, after moving place i's item to place k; -inf at i = k.
+    """``[i, k]``: about the log-likelihood, a vote, after moving place i's item to place k; -inf at i = k."""
+    from factorank.distributions.fitting import kernels
 
-    An item that passes a neighbour changes their two means by one pairwise count, so all items are moved one
-    step further at a time, their own mean and the total carried along.
-    """
-    n = len(order)
-    inside = shares[np.ix_(order, order)]
-    means = np.tril(inside, -1).sum(1)
-    places = np.arange(n)
-    own = _interpolate(means, places)
-    result = np.full((n, n), -np.inf)
-    for way in (-1, 1):
-        mine, here, total = means.copy(), own.copy(), np.full(n, own.sum())
-        for step in range(1, n):
-            i = places[step:] if way < 0 else places[: n - step]
-            k = i + way * step
-            mine[i] += way * inside[i, k]
-            moved = _interpolate(mine[i], k)
-            passed = _interpolate(means[k] - way * inside[k, i], k - way)
-            total[i] += moved - here[i] + passed - own[k]
-            here[i] = moved
-            result[i, k] = total[i]
-    return result
+    inside = np.ascontiguousarray(shares[np.ix_(order, order)])
+    return kernels.insertion_values(inside, _table(1 << (len(order) - 1).bit_length()))
 
 
 _GRID = 512
 
 
-def _interpolate(means: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The best log-likelihood of d_i at each place, given its mean, from a table."""
-    table = _table(int(2 ** np.ceil(np.log2(places.max() + 1))))
-    # The square root spreads small means, where the likelihood is steep.
-    spot = np.sqrt(np.clip(2 * means / np.maximum(places, 1), 0, 1)) * _GRID
-    low = np.minimum(spot.astype(np.int64), _GRID - 1)
-    share = spot - low
-    return (1 - share) * table[places, low] + share * table[places, low + 1]
-
-
 @lru_cache(maxsize=16)
 def _table(n: int) -> np.ndarray:
+    """``[i, g]``: the best log-likelihood of d_i at a mean of (g / grid)² of its largest, i / 2.
+
+    The square spreads small means, where the likelihood is steep.
+    """
     sizes = np.arange(1.0, n + 1)[:, None]
     means = (np.arange(_GRID + 1) / _GRID) ** 2 * (sizes - 1) / 2
     phis = dispersion.solve(means.reshape(-1), np.repeat(sizes, _GRID + 1, axis=0)).reshape(means.shape)

@@ -164,3 +164,78 @@ def solve_dispersion(observed, sizes, scales):  # type: ignore[no-untyped-def]
                 high = middle
         result[m] = high
     return result
+
+
+@njit(cache=True)
+def _look_up(mean, place, table):  # type: ignore[no-untyped-def]
+    """Interpolate ``table[place]``, whose columns are the squares of equal steps up to the mean place / 2."""
+    last = table.shape[1] - 1
+    spot = np.sqrt(min(max(2 * mean / max(place, 1), 0.0), 1.0)) * last
+    low = min(int(spot), last - 1)
+    share = spot - low
+    return (1 - share) * table[place, low] + share * table[place, low + 1]
+
+
+@njit(cache=True)
+def insertion_values(shares, table):  # type: ignore[no-untyped-def]
+    """``[i, k]``: the generalized Mallows likelihood after moving place i's item to place k; -inf at i = k.
+
+    ``shares[a, b]`` is the share of the votes that put the item of place a above that of place b. An item
+    that passes a neighbour changes their two means by one such share, so each item is moved step by step,
+    its own mean and the total carried along.
+    """
+    n = len(shares)
+    means, own = np.zeros(n), np.empty(n)
+    for i in range(n):
+        for j in range(i):
+            means[i] += shares[i, j]
+        own[i] = _look_up(means[i], i, table)
+    values = np.full((n, n), -np.inf)
+    for i in range(n):
+        for way in (-1, 1):
+            mine, here, total = means[i], own[i], own.sum()
+            k = i + way
+            while 0 <= k < n:
+                mine += way * shares[i, k]
+                moved = _look_up(mine, k, table)
+                total += moved - here - own[k] + _look_up(means[k] - way * shares[k, i], k - way, table)
+                here = moved
+                values[i, k] = total
+                k += way
+    return values
+
+
+@njit(cache=True)
+def pairwise_counts_of_ranks(ranks, weights):  # type: ignore[no-untyped-def]
+    """``[a, b]``: the weight of the rows that put a above b; equal ranks and ranks of -1 say nothing."""
+    rows, n = ranks.shape
+    counts = np.zeros((n, n))
+    for row in range(rows):
+        for a in range(n):
+            for b in range(n):
+                if 0 <= ranks[row, a] < ranks[row, b]:
+                    counts[a, b] += weights[row]
+    return counts
+
+
+@njit(cache=True)
+def disagreements(ranks, voter):  # type: ignore[no-untyped-def]
+    """For each row the share of the pairs ordered by it and by ``voter`` that the two order differently.
+
+    One half, as for strangers, where there is no such pair. Equal ranks and ranks of -1 order nothing.
+    """
+    rows, n = ranks.shape
+    result = np.empty(rows)
+    for row in range(rows):
+        shared, against = 0, 0
+        for a in range(n):
+            if ranks[row, a] < 0 or ranks[voter, a] < 0:
+                continue
+            for b in range(a):
+                if ranks[row, b] < 0 or ranks[voter, b] < 0:
+                    continue
+                way = (ranks[row, a] - ranks[row, b]) * (ranks[voter, a] - ranks[voter, b])
+                shared += way != 0
+                against += way < 0
+        result[row] = against / shared if shared else 0.5
+    return result
