@@ -87,15 +87,19 @@ class Mixture(PermutationDistribution):
         the end of every restart.
 
         Args:
-            orders: complete orders ``(*batch, n)``; for the family "mallows" also :class:`PartialOrders`,
-                which are completed by sampling (:func:`fit_mallows_mixture_partial`; the option ``samples``).
+            orders: complete orders ``(*batch, n)``. For the families "plackett-luce" and "mallows" they may
+                end in -1 if ``unranked`` says what that means, and "mallows" also takes
+                :class:`PartialOrders`; its partial orders are completed by sampling
+                (:func:`fit_mallows_mixture_partial`; the option ``samples``).
             weights: of the rankings, ``(*batch,)``.
             family: "mallows", "generalized-mallows", "rim" or "plackett-luce".
             held_out: more rankings, or the share of the rows (0.2, say), drawn at random, to be left out of
                 the fit; ``law.report.held_out`` is then their mean log-likelihood, by weight.
             generator: decides the starts (and the share held out).
             options: ``restarts``, ``max_iterations``, ``tolerance`` (of the gain in nats a ranking),
-                ``progress`` (a bar, on a terminal); ``smoothing`` for "rim", ``penalty`` for "plackett-luce".
+                ``progress`` (a bar, on a terminal); ``smoothing`` for "rim", ``penalty`` for "plackett-luce";
+                for orders that end in -1 ``unranked``, "below" for top-k lists and "incomparable" for
+                rankings of subsets, and ``items``, their number where the orders are shorter than that.
 
         Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM algorithm", 1977.
 
@@ -108,6 +112,8 @@ class Mixture(PermutationDistribution):
         (tensor([0.33..., 0.66...], dtype=torch.float64), True)
         """
         out_weights = None
+        if family == "mallows" and isinstance(orders, Tensor):
+            orders, held_out = _as_partial(orders, held_out, options)
         if isinstance(held_out, float | int):
             orders, weights, held_out, out_weights = _split(orders, weights, float(held_out), generator)
         if held_out is not None and isinstance(held_out, PartialOrders) != isinstance(orders, PartialOrders):
@@ -116,7 +122,10 @@ class Mixture(PermutationDistribution):
         options |= {"held_out": held_out, "held_out_weights": out_weights}
         if isinstance(orders, PartialOrders):
             if family != "mallows":
-                raise FitError(f"partial orders are fitted by the family 'mallows', not {family!r}")
+                raise FitError(
+                    f"PartialOrders are fitted by the family 'mallows', not {family!r}; 'plackett-luce' takes"
+                    " orders that end in -1, with unranked="
+                )
             shares, laws, report = fit_mallows_mixture_partial(orders, weights, **options)
             fitted = cls(shares, laws)
         else:
@@ -235,6 +244,23 @@ def _log_evidence(given: PermutationDistribution) -> Tensor:
         return given.log_evidence  # type: ignore[attr-defined]
     generator = torch.Generator(given.device).manual_seed(0)
     return given.importance(10_000, generator=generator).log_evidence  # type: ignore[attr-defined]
+
+
+def _as_partial(orders: Tensor, held_out: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    """Orders that leave items out as :class:`PartialOrders`; what says how is taken out of the options."""
+    said: dict[str, Any] = {name: options.pop(name, None) for name in ("unranked", "items")}
+    if said["unranked"] is None:
+        if said["items"] is not None:
+            raise FitError("items= goes with unranked=, which says what is known of the items left out")
+        return orders, held_out
+    more = [held_out] if isinstance(held_out, Tensor) else []
+    if all(
+        one.shape[-1] == (said["items"] or one.shape[-1]) and bool((one != -1).all())
+        for one in (orders, *more)
+    ):
+        return orders, held_out
+    made = [PartialOrders.from_orders(one, **said) for one in (orders, *more)]
+    return made[0], made[1] if more else held_out
 
 
 def _split(

@@ -133,6 +133,24 @@ def chain_log_prob(scores: Tensor) -> Tensor:
     return (scores - left).sum(-1)
 
 
+def listed_log_prob(logits: Tensor, orders: Tensor, unranked: str | None) -> Tensor:
+    """The log-probability ``(rows,)``, float64, of orders ``(rows, k)`` that may end in -1, under one law.
+
+    The listed items are chosen one after the other: among all items that are left with ``"below"``, among
+    the listed alone with ``"incomparable"`` (where the orders are complete, the two are the same).
+    """
+    n, listed = len(logits), orders >= 0
+    scores = logits.double()[orders.clamp(min=0)].masked_fill(~listed, -torch.inf)
+    left = scores
+    if unranked == "below" and not (bool(listed.all()) and orders.shape[1] == n):
+        rest = torch.ones((len(orders), n + 1), dtype=torch.bool, device=orders.device)
+        rest.scatter_(1, orders.where(listed, n), False)
+        others = logits.double().expand(len(orders), -1).masked_fill(~rest[:, :n], -torch.inf)
+        left = torch.cat([scores, others.logsumexp(1, keepdim=True)], 1)
+    totals = left.flip(1).logcumsumexp(1).flip(1)[:, : orders.shape[1]]
+    return (scores - totals).masked_fill(~listed, 0.0).sum(1)
+
+
 def log_exponential_(uniform: Tensor) -> Tensor:
     """Turn float64 uniforms into logarithms of standard exponential times, in place."""
     return log_(log1p_(uniform.neg_()).neg_())

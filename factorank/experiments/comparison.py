@@ -36,7 +36,7 @@ def plan(rankings: Rankings, components: int, mixtures: Sequence[str]) -> list[t
     single = [name for name in families.names() if name != "mixture"]
     if not rankings.complete:
         single = [name for name in families.partial_names() if name != "mixture"]
-        mixtures = [name for name in mixtures if name == "mallows"]
+        mixtures = [name for name in mixtures if name in families.PARTLY_MIXED]
     laws = []
     for name in single:
         laws += [(name, k) for k in range(1, components + 1 if name in mixtures else 2)]

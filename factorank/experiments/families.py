@@ -24,11 +24,14 @@ from factorank.distributions import (
 from factorank.distributions.fitting.checks import Unranked
 from factorank.distributions.mixture import Mixture
 from factorank.distributions.partial import PartialOrders
+from factorank.distributions.plackett_luce import listed_log_prob
 from factorank.errors import FactorankError
 from factorank.permutations import compose, inverse, permutation_at
 
 MIXED = ("mallows", "generalized-mallows", "rim", "plackett-luce")
 """The families that a mixture may be made of."""
+PARTLY_MIXED = ("mallows", "plackett-luce")
+"""Those of them whose mixtures can be fitted to rankings that leave items out."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,11 @@ def fit(
         raise FactorankError(f"there is no family {name!r}; there are {', '.join(_FITS)}")
     if not rankings.complete:
         partial = _PARTIAL_FITS.get(name)
-        if partial is None or (name == "mixture" and setting.family != "mallows"):
+        if partial is None or (name == "mixture" and setting.family not in PARTLY_MIXED):
             what = f"a mixture of {setting.family}" if name == "mixture" else name
             raise FactorankError(
                 f"{what} is fitted to complete rankings only; rankings that leave items out can be fitted by"
-                " uniform, mallows, plackett-luce and a mixture of mallows"
+                " uniform, mallows, plackett-luce and mixtures of the last two"
             )
         return partial(rankings, setting, generator)
     return _FITS[name](rankings.orders(), rankings.weights, setting, generator)
@@ -101,13 +104,26 @@ def _em(setting: Setting, generator: torch.Generator) -> dict[str, Any]:
     }
 
 
-def _fit_mixture(orders: Tensor, weights: Tensor, setting: Setting, generator: torch.Generator) -> Mixture:
-    options = _em(setting, generator)
+def _fit_mixture(
+    orders: Tensor | PartialOrders, weights: Tensor, setting: Setting, generator: torch.Generator
+) -> Mixture:
+    return Mixture.fit(
+        orders, weights, family=setting.family, **family_options(setting), **_em(setting, generator)
+    )
+
+
+def family_options(setting: Setting) -> dict[str, Any]:
+    """What a mixture's fit is told of its family."""
     if setting.family == "rim":
-        options["smoothing"] = setting.smoothing
-    if setting.family == "plackett-luce":
-        options["penalty"] = setting.penalty
-    return Mixture.fit(orders, weights, family=setting.family, **options)
+        return {"smoothing": setting.smoothing}
+    return {"penalty": setting.penalty} if setting.family == "plackett-luce" else {}
+
+
+def _fit_mixture_partial(votes: Rankings, setting: Setting, generator: torch.Generator) -> Mixture:
+    if setting.family == "mallows":
+        return _fit_mixture(partial_orders(votes, setting.unranked), votes.weights, setting, generator)
+    options = family_options(setting) | {"unranked": setting.unranked} | _em(setting, generator)
+    return Mixture.fit(votes.to_padded_orders(), votes.weights, family=setting.family, **options)
 
 
 _FITS: dict[str, Callable[[Tensor, Tensor, Setting, torch.Generator], PermutationDistribution]] = {
@@ -136,9 +152,7 @@ _PARTIAL_FITS: dict[str, Callable[[Rankings, Setting, torch.Generator], Permutat
     "plackett-luce": lambda votes, setting, generator: PlackettLuce.fit(
         votes.to_padded_orders(), votes.weights, unranked=setting.unranked, penalty=setting.penalty
     ),
-    "mixture": lambda votes, setting, generator: Mixture.fit(
-        partial_orders(votes, setting.unranked), votes.weights, family="mallows", **_em(setting, generator)
-    ),
+    "mixture": _fit_mixture_partial,
 }
 
 
@@ -182,7 +196,7 @@ def log_prob(law: PermutationDistribution, rankings: Rankings, unranked: Unranke
             return torch.lgamma((law.n - lengths + 1).double()) - whole
         return -torch.lgamma((lengths + 1).double())
     if isinstance(law, PlackettLuce):
-        return _plackett_luce(law, orders, listed, unranked)
+        return listed_log_prob(law.logits, orders, unranked)
     if isinstance(law, Mallows) and unranked == "below":
         return _mallows_top(law, orders, listed)
     if law.n <= 8:
@@ -191,19 +205,6 @@ def log_prob(law: PermutationDistribution, rankings: Rankings, unranked: Unranke
         f"the probability of rankings that leave items out ({unranked}) is not known for {type(law).__name__}"
         f" with {law.n} items; for 8 items or fewer it is summed"
     )
-
-
-def _plackett_luce(law: PlackettLuce, orders: Tensor, listed: Tensor, unranked: Unranked | None) -> Tensor:
-    """The listed items are chosen one after the other, among all that are left or among the listed alone."""
-    scores = law.logits.double()[orders.clamp(min=0)].masked_fill(~listed, -math.inf)
-    left = scores
-    if unranked == "below":
-        rest = torch.ones((len(orders), law.n + 1), dtype=torch.bool)
-        rest.scatter_(1, orders.where(listed, law.n), False)
-        others = law.logits.double().expand(len(orders), -1).masked_fill(~rest[:, : law.n], -math.inf)
-        left = torch.cat([scores, others.logsumexp(1, keepdim=True)], 1)
-    totals = left.flip(1).logcumsumexp(1).flip(1)[:, : orders.shape[1]]
-    return (scores - totals).masked_fill(~listed, 0.0).sum(1)
 
 
 def _mallows_top(law: Mallows, orders: Tensor, listed: Tensor) -> Tensor:

@@ -108,14 +108,19 @@ def fit_plackett_luce(
 
 
 def improve(
-    rows: np.ndarray, weights: np.ndarray, logits: np.ndarray, penalty: float, steps: int = 3
+    rows: np.ndarray,
+    weights: np.ndarray,
+    logits: np.ndarray,
+    penalty: float,
+    steps: int = 3,
+    *,
+    below: bool = False,
 ) -> np.ndarray:
     """Logits, of mean zero, after a few steps up the penalised likelihood: an M-step that is cut short.
 
     No more than a few: where the likelihood has no maximum they would go on for ever.
     """
-    n = rows.shape[1]
-    data = _collect(rows, np.full(len(rows), n), weights, n, False)
+    data = _collect(rows, (rows >= 0).sum(1), weights, len(logits), below)
     found = _climb(data, logits.copy(), penalty, steps, 1e-9)[0]
     return found - found.mean()
 

@@ -6,6 +6,7 @@ import torch
 
 import factorank as fr
 from factorank.distributions.fitting.mixture import FAMILIES
+from factorank.errors import FactorankError
 
 N = 6
 CENTRAL = torch.tensor([3, 1, 4, 0, 5, 2])
@@ -127,9 +128,9 @@ def test_more_components_than_votes_can_fill():
 
 
 def test_an_empty_component_keeps_weight_zero():
-    from factorank.distributions.fitting import mixture
+    from factorank.distributions.fitting import mixture, mixture_families
 
-    class Selfish(mixture._Mallows):
+    class Selfish(mixture_families._Mallows):
         """An M-step that lets all components but the first explain nothing."""
 
         def maximise(self, rows, weights, previous):
@@ -200,3 +201,94 @@ def test_no_bar_without_a_terminal(capsys):
     fr.Mixture.fit(votes_of(truth("mallows"), 50), components=2, progress=True, generator=generator(0))
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
+
+
+def cut(votes, seed=0):
+    """The votes with a random number of their last places, but never all, turned to -1."""
+    kept = torch.randint(1, votes.shape[1], (len(votes), 1), generator=generator(seed))
+    return votes.masked_fill(torch.arange(votes.shape[1]) >= kept, -1)
+
+
+def subsets(votes, size, seed=0):
+    """Each vote's order of a random subset of the items, as it stands."""
+    chosen = torch.rand(votes.shape, generator=generator(seed)).argsort(1) < size
+    return votes[chosen].view(len(votes), size)
+
+
+@pytest.mark.parametrize("unranked", ["below", "incomparable"])
+def test_plackett_luce_components_are_recovered_from_partial_rankings(unranked):
+    law = truth("plackett-luce")
+    votes = votes_of(law, 6000)
+    votes = cut(votes) if unranked == "below" else subsets(votes, 4)
+    options = {"components": 2, "family": "plackett-luce", "unranked": unranked, "items": N, "restarts": 2}
+    found = fr.Mixture.fit(votes, generator=generator(1), **options)
+    history = found.report.history
+    assert all(later >= earlier - 1e-9 * abs(earlier) for earlier, later in itertools.pairwise(history))
+    assert found.report.converged
+    assert float(found.weights.min()) == pytest.approx(0.35, abs=0.05)
+    for k, expected in zip(found.weights.argsort().tolist(), law.components, strict=True):
+        torch.testing.assert_close(found.components[k].logits.float(), expected.logits, atol=0.35, rtol=0)
+
+
+@pytest.mark.parametrize("unranked", ["below", "incomparable"])
+def test_one_component_of_partial_rankings_is_the_plain_fit(unranked):
+    votes = cut(votes_of(truth("plackett-luce"), 500))
+    plain = fr.PlackettLuce.fit(votes, unranked=unranked)
+    law = fr.Mixture.fit(votes, components=1, family="plackett-luce", unranked=unranked)
+    assert law.report.log_likelihood == pytest.approx(plain.report.log_likelihood, abs=1e-3)
+    torch.testing.assert_close(law.components[0].logits, plain.logits, atol=1e-2, rtol=0)
+
+
+def test_complete_rankings_need_no_word_on_items_left_out():
+    votes = votes_of(truth("plackett-luce"), 200)
+    one, other = (
+        fr.Mixture.fit(
+            votes, components=2, family="plackett-luce", restarts=1, generator=generator(0), unranked=unranked
+        )
+        for unranked in (None, "below")
+    )
+    assert one.report.log_likelihood == pytest.approx(other.report.log_likelihood, abs=1e-6)
+
+
+@pytest.mark.parametrize("unranked", ["below", "incomparable"])
+def test_held_out_partial_rankings(unranked):
+    from factorank.distributions.partial import PartialOrders
+
+    votes = cut(votes_of(truth("plackett-luce"), 300))
+    law = fr.Mixture.fit(
+        votes[:200],
+        components=2,
+        family="plackett-luce",
+        unranked=unranked,
+        penalty=0.1,
+        generator=generator(0),
+        held_out=votes[200:],
+    )
+    every = fr.permutation_at(torch.arange(math.factorial(N)), N)
+    said = PartialOrders.from_orders(votes[200:], unranked=unranked)
+    agrees = said.agrees(every[:, None].expand(-1, len(said), -1))
+    summed = law.log_prob(every)[:, None].masked_fill(~agrees, -math.inf).logsumexp(0)
+    assert law.report.held_out == pytest.approx(float(summed.mean()), rel=1e-9)
+
+
+def test_mallows_takes_padded_orders_as_partial_orders():
+    votes = cut(votes_of(truth("mallows"), 60))
+    one = fr.Mixture.fit(votes, components=2, unranked="below", generator=generator(0), restarts=1)
+    made = fr.PartialOrders.from_orders(votes)
+    other = fr.Mixture.fit(made, components=2, generator=generator(0), restarts=1)
+    assert one.report == other.report
+    whole = votes_of(truth("mallows"), 60)
+    law = fr.Mixture.fit(whole, components=1, unranked="below")
+    assert law.report == fr.Mixture.fit(whole, components=1).report
+
+
+def test_what_is_refused_of_partial_rankings():
+    votes = cut(votes_of(truth("plackett-luce"), 20))
+    with pytest.raises(FactorankError, match="'below' if the others come"):
+        fr.Mixture.fit(votes, components=2, family="plackett-luce")
+    with pytest.raises(FactorankError, match="'plackett-luce' and 'mallows', not 'rim'"):
+        fr.Mixture.fit(votes, components=2, family="rim", unranked="below")
+    with pytest.raises(FactorankError, match="'plackett-luce' takes orders that end in -1"):
+        fr.Mixture.fit(fr.PartialOrders.from_orders(votes), components=2, family="plackett-luce")
+    with pytest.raises(FactorankError, match="items= goes with unranked="):
+        fr.Mixture.fit(votes, components=2, items=6)
