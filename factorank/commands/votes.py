@@ -15,8 +15,10 @@ class Votes:
     """The folder that holds preflib/ (00001-00000002.soi, 00009-0000000[12].soc) and jester/."""
     sets: tuple[str, ...] = ()
     """Only these: courses-2003, courses-2004, dublin-west-2002, jester."""
+    families: tuple[str, ...] = ()
+    """Only these: uniform, mallows, generalized-mallows, rim, plackett-luce."""
     out: Path = Path("runs/votes")
-    """The folder for votes.jsonl and votes.png; sets that are there already and not asked for are kept."""
+    """The folder for votes.jsonl and votes.png; what is there already and not asked for is kept."""
 
     def run(self) -> None:
         import torch
@@ -27,17 +29,25 @@ class Votes:
         from factorank.figures import read_results, votes_figure
 
         torch.set_num_threads(1)
-        about = provenance(
-            "factorank votes --data DIR" + "".join(f" {name}" for name in ("--sets", *self.sets) if self.sets)
-        )
-        listed = votes.jobs(self.data, self.sets)
+        asked = ["factorank votes --data DIR"]
+        asked += ["--sets", *self.sets] if self.sets else []
+        asked += ["--families", *self.families] if self.families else []
+        about = provenance(" ".join(asked))
+        listed = votes.jobs(self.data, self.sets, self.families)
         rows = [job.row() | about for job in tqdm(listed, unit=" laws", disable=None)]
         file = self.out / "votes.jsonl"
         if file.exists():
-            made = {row["data"] for row in rows}
-            rows += [row for row in read_results(file) if row["data"] not in made]
-        order = [one.name for one in votes.SETS]
-        rows.sort(key=lambda row: order.index(row["data"]))
+            made = {(row["data"], row["family"]) for row in rows}
+            rows += [row for row in read_results(file) if (row["data"], row["family"]) not in made]
+        sets = [one.name for one in votes.SETS]
+        rows.sort(
+            key=lambda row: (
+                sets.index(row["data"]),
+                row["seed"],
+                votes.FAMILIES.index(row["family"]),
+                row["components"],
+            )
+        )
         write_results(file, rows)
         votes_figure(file, self.out / "votes.png")
         print(votes_table(rows))

@@ -19,6 +19,7 @@ from factorank.errors import FactorankError
 from factorank.experiments.comparison import plan, score
 from factorank.experiments.families import MIXED, Setting, ready
 
+FAMILIES = ("uniform", *MIXED)
 HELD_OUT = 0.2
 COMPONENTS = 5
 
@@ -55,7 +56,7 @@ SETS = (
     Votes("courses-2003", _preflib("00009-00000001.soc"), splits=3, restarts=3),
     Votes("courses-2004", _preflib("00009-00000002.soc"), splits=3, restarts=3),
     Votes("dublin-west-2002", _preflib("00001-00000002.soi"), splits=1, restarts=3, unranked="below"),
-    Votes("jester", jester, splits=1, restarts=1, max_iterations=60, mixtures=("mallows", "plackett-luce")),
+    Votes("jester", jester, splits=1, restarts=1, max_iterations=60),
 )
 
 
@@ -85,12 +86,15 @@ class Job:
         return row | asdict(found) | {"seconds": round(found.seconds, 2)}
 
 
-def jobs(folder: Path, names: tuple[str, ...] = ()) -> list[Job]:
-    """Everything that is to be fitted, for the sets of these names or for all."""
+def jobs(folder: Path, names: tuple[str, ...] = (), families: tuple[str, ...] = ()) -> list[Job]:
+    """Everything that is to be fitted, for the sets and families of these names or for all."""
     unknown = set(names) - {votes.name for votes in SETS}
     if unknown:
         known = ", ".join(votes.name for votes in SETS)
         raise FactorankError(f"there is no set of votes {unknown.pop()!r}; there are {known}")
+    unknown = set(families) - set(FAMILIES)
+    if unknown:
+        raise FactorankError(f"there is no family {unknown.pop()!r}; there are {', '.join(FAMILIES)}")
     listed = []
     for votes in SETS:
         if not names or votes.name in names:
@@ -98,5 +102,9 @@ def jobs(folder: Path, names: tuple[str, ...] = ()) -> list[Job]:
             for seed in range(votes.splits):
                 train, held = rankings.split(HELD_OUT, torch.Generator().manual_seed(seed))
                 laws = plan(rankings, COMPONENTS, votes.mixtures)
-                listed += [Job(votes, train, held, seed, family, k) for family, k in laws]
+                listed += [
+                    Job(votes, train, held, seed, family, k)
+                    for family, k in laws
+                    if not families or family in families
+                ]
     return listed
