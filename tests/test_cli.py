@@ -139,11 +139,35 @@ def test_fit_reports_saves_and_draws(model, votes, run, tmp_path):
         assert low <= facts["components"][0]["values"][0] <= high
 
 
-@pytest.mark.parametrize("model", ["mallows", "generalized-mallows", "rim", "plackett-luce", "mixture"])
+@pytest.mark.parametrize("family", ["mallows", "generalized-mallows", "rim", "plackett-luce"])
+@pytest.mark.parametrize("components", [3])
+def test_a_mixture_reports_every_parameter_with_an_interval(family, components, votes, run, tmp_path):
+    options = ["--model", "mixture", "--family", family, "--components", components, "--restarts", 1]
+    code, out, err = run("fit", votes, *options, "--bootstrap", 3, "--out", "mine", "--no-picture")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    parts = json.loads((tmp_path / "mine" / "fit.json").read_text())["components"]
+    assert len(parts) == components
+    for part in parts:
+        assert len(part["intervals"]) == len(part["values"]) == (1 if family == "mallows" else 4)
+        for value, interval in zip(part["values"], part["intervals"], strict=True):
+            if value is not None:
+                assert f"{value:.3f}".replace("-0.000", "0.000") in out
+                assert interval[0] <= interval[1]
+    assert out.count("95%") >= (2 if family == "mallows" else 5)  # weights, and dispersions or each item
+    assert "component 0" not in out
+
+
+FITTED = [(name, "mallows") for name in ("mallows", "generalized-mallows", "rim", "plackett-luce")]
+FITTED += [("mixture", name) for name, _ in FITTED]
+
+
+@pytest.mark.parametrize(("model", "family"), FITTED)
 @pytest.mark.parametrize("text", ["a\n1\n1\n", "a,b\n1,2\n1,2\n"])
-def test_fit_to_hardly_anything(model, text, run, tmp_path):
+def test_fit_to_hardly_anything(model, family, text, run, tmp_path):
     (tmp_path / "few.csv").write_text(text)
-    code, out, err = run("fit", "few.csv", "--model", model, "--bootstrap", 2, "--restarts", 1)
+    options = ["--model", model, "--family", family, "--bootstrap", 2, "--restarts", 1]
+    code, out, err = run("fit", "few.csv", *options)
     assert (code, err) == (0, "")
     assert "bits a ranking   0.000" in out
 
@@ -159,12 +183,16 @@ def test_fit_again_replaces_its_own_folder_but_nothing_else(votes, run, tmp_path
     assert "holds 'notes.txt', too" in err
 
 
-@pytest.mark.parametrize("model", ["mallows", "plackett-luce"])
-def test_fit_to_top_lists(model, run, tmp_path):
+@pytest.mark.parametrize(
+    "model", [["mallows"], ["plackett-luce"], ["mixture", "--family", "plackett-luce", "--penalty", 0.1]]
+)
+@pytest.mark.parametrize("unranked", ["below", "incomparable"])
+def test_fit_to_top_lists(model, unranked, run, tmp_path):
     (tmp_path / "tops.csv").write_text("count,a,b,c\n30,1,2,\n10,,1,2\n5,2,,1\n7,3,2,1\n")
-    code, out, _ = run("fit", "tops.csv", "--unranked", "below", "--model", model, "--bootstrap", 3)
+    code, out, _ = run("fit", "tops.csv", "--unranked", unranked, "--bootstrap", 3, "--model", *model)
     assert code == 0
     assert "52 rankings of 3 items" in out
+    assert "Intervals hold 95% of 3 refits" in out
 
 
 def test_sample_prints_names_or_writes_files(votes, run, tmp_path):

@@ -61,7 +61,8 @@ class Fit(RankingsFile):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the report says it, with the names of the items
             law = families.fit(self.model, rankings, setting, generator)
-        slow = not rankings.complete and self.model != "plackett-luce"
+        family = self.family if self.model == "mixture" else self.model
+        slow = not rankings.complete and family != "plackett-luce"
         count = (0 if slow else 100) if self.bootstrap is None else self.bootstrap
         again = bootstrap.refits(self.model, rankings, law, setting, count, generator)
         facts: dict[str, Any] = {
@@ -119,7 +120,8 @@ def report(facts: dict[str, Any]) -> str:
 
 
 def name_items(text: str, items: list[str]) -> str:
-    """Item numbers in a message, with their names beside them."""
+    """Item numbers in a message, with their names beside them, and components counted from 1 as above."""
+    text = re.sub(r"\bcomponent (\d+)", lambda match: f"component {int(match[1]) + 1}", text)
 
     def named(match: re.Match[str]) -> str:
         numbers = [int(number) for number in match[2].split(", ")]
@@ -153,13 +155,16 @@ def _consensus(facts: dict[str, Any]) -> str:
         interval = part["intervals"]
         shown = f" ({_range(interval[0])})" if interval else ""
         text += f"\n\n  {part['parameter']} {_number(part['values'][0])}{shown}"
-    notes = {
-        "overtakes": "overtakes: items before it in the reference that it passes, on average.",
-        "logit": "logit: a difference of d between two items means odds of e^d.",
-        "phi": "phi: the factor in probability for each item passed; 0 sure, 1 uniform." if many else "",
-    }
-    note = notes.get(part["parameter"] or "", "")
+    note = NOTES.get(part["parameter"] or "", "") if many else ""
     return text + (f"\n\n  {note}" if note else "")
+
+
+NOTES = {
+    "overtakes": "overtakes: items before it in the reference that it passes, on average.",
+    "logit": "logit: a difference of d between two items means odds of e^d.",
+    "phi": "phi: the factor in probability for each item passed; 0 sure, 1 uniform.",
+}
+"""What the parameters that each item has mean."""
 
 
 def _number(value: float | None) -> str:
@@ -178,10 +183,20 @@ def _components(facts: dict[str, Any]) -> str:
     if parts[0].get("weight_interval"):
         rows.append(["95%"] + [_range(part["weight_interval"]) for part in parts])
     if len(parts[0]["values"]) == 1:
-        rows.append([parts[0]["parameter"]] + [f"{part['values'][0]:.3f}" for part in parts])
+        rows.append([parts[0]["parameter"]] + [_number(part["values"][0]) for part in parts])
         if parts[0]["intervals"]:
             rows.append(["95%"] + [_range(part["intervals"][0]) for part in parts])
     for place in range(len(items)):
         rows.append([str(place + 1)] + [shorten(items[part["consensus"][place]], most) for part in parts])
     header = [header[0]] + [shorten(name, most) for name in header[1:]]
-    return table(header, rows, "r" + "l" * len(parts))
+    text = table(header, rows, "r" + "l" * len(parts))
+    if len(parts[0]["values"]) == 1:
+        return text
+    name = parts[0]["parameter"]
+    rows = []
+    for item in range(len(items)):
+        rows.append([shorten(items[item], most)] + [_number(part["values"][item]) for part in parts])
+        if parts[0]["intervals"]:
+            known = [part["intervals"][item] if part["values"][item] is not None else None for part in parts]
+            rows.append(["95%", *map(_range, known)])
+    return f"{text}\n\n{table([name, *header[1:]], rows, 'r' + 'l' * len(parts))}\n\n  {NOTES[name]}"

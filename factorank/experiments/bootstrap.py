@@ -6,6 +6,7 @@ import torch
 
 from factorank.data import Rankings
 from factorank.distributions import RIM, PermutationDistribution
+from factorank.distributions.fitting.mixture import fit_mixture
 from factorank.distributions.fitting.progress import rounds
 from factorank.distributions.fitting.report import FitWarning
 from factorank.distributions.mixture import Mixture
@@ -13,8 +14,8 @@ from factorank.errors import FactorankError
 from factorank.experiments import families
 from factorank.experiments.families import Setting
 
-STEPS = 10
-"""Steps of EM in the refit of a mixture."""
+STEPS = 100
+"""Iterations of EM, at most, in the refit of a mixture."""
 
 
 def refits(
@@ -27,20 +28,22 @@ def refits(
 ) -> list[PermutationDistribution]:
     """``count`` laws like ``law``, each fitted to as many voters drawn with replacement.
 
-    A RIM keeps the reference of ``law``. A mixture starts from ``law`` and takes some steps of EM, so that
-    its components keep their names; it needs complete rankings.
+    A RIM keeps the reference of ``law``. A mixture begins EM at ``law``, so that its components keep their
+    names; one of Mallows laws needs complete rankings.
 
     Efron, "Bootstrap methods: another look at the jackknife", 1979.
     """
-    if isinstance(law, Mixture) and not rankings.complete and count:
-        raise FactorankError("a mixture fitted to rankings that leave items out has no bootstrap intervals")
+    if isinstance(law, Mixture) and setting.family == "mallows" and not rankings.complete and count:
+        raise FactorankError(
+            "a mixture of Mallows laws fitted to rankings that leave items out has no bootstrap intervals"
+        )
     found: list[PermutationDistribution] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # the fit itself has said it
         for _ in rounds(count, setting.progress, "refits"):
             drawn = resample(rankings, generator)
             if isinstance(law, Mixture):
-                found.append(_mixture(law, drawn, setting, generator))
+                found.append(_mixture(law, drawn, setting))
             elif isinstance(law, RIM):
                 found.append(
                     RIM.fit(drawn.orders(), law.reference, drawn.weights, smoothing=setting.smoothing)
@@ -63,19 +66,19 @@ def resample(rankings: Rankings, generator: torch.Generator) -> Rankings:
     return Rankings(rankings.items, rankings.ranks[some], counts[some], rankings.metadata)
 
 
-def _mixture(law: Mixture, rankings: Rankings, setting: Setting, generator: torch.Generator) -> Mixture:
-    orders, weights = rankings.orders(), rankings.weights
-    for _ in range(STEPS):
-        mine = law.responsibilities(orders).double() * weights[:, None]
-        components: list[PermutationDistribution] = []
-        for number, component in enumerate(law.components):
-            if mine[:, number].sum() < 1e-9 * weights.sum():
-                components.append(component)
-                continue
-            fit = families._FITS[setting.family]
-            components.append(fit(orders, mine[:, number], setting, generator))
-        shares = mine.sum(0)
-        before, law = law, Mixture(shares, components)
-        if (law.weights - before.weights).abs().max() < 1e-4:
-            break
-    return law
+def _mixture(law: Mixture, rankings: Rankings, setting: Setting) -> Mixture:
+    orders = rankings.orders() if rankings.complete else rankings.to_padded_orders()
+    options = families.family_options(setting)
+    if not rankings.complete:
+        options["unranked"] = setting.unranked
+    shares, components, _ = fit_mixture(
+        orders,
+        rankings.weights,
+        components=len(law.components),
+        family=setting.family,
+        max_iterations=STEPS,
+        tolerance=1e-5,
+        start=(law.weights.double().numpy(), list(law.components)),
+        **options,
+    )
+    return Mixture(shares, components)

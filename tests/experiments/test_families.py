@@ -137,6 +137,22 @@ def test_refits_scatter_around_the_fit(name, family):
         assert abs(phis.mean() - fitted.phi) < 3 * phis.std()
 
 
+@pytest.mark.parametrize("family", families.MIXED)
+def test_refits_of_a_mixture_keep_the_names_of_its_components(family):
+    logits = torch.tensor([2.0, 1.0, 0.0, -1.0, -2.0])
+    law = Mixture([0.3, 0.7], [fr.PlackettLuce(logits), fr.PlackettLuce(-logits)])
+    votes = Rankings.from_orders(law.sample((500,), generator=G().manual_seed(2))).distinct()
+    setting = Setting(components=2, family=family, restarts=2)
+    fitted = families.fit("mixture", votes, setting, G().manual_seed(3))
+    again = bootstrap.refits("mixture", votes, fitted, setting, 8, G().manual_seed(4))
+    shares = torch.stack([other.weights for other in again])
+    assert (shares - fitted.weights).abs().max() < 0.15
+    assert shares.std(0).min() > 0
+    drawn = bootstrap.resample(votes, G().manual_seed(4))  # the first of the refits is a fit to these
+    first = again[0].log_prob(drawn.orders()) @ drawn.weights
+    assert first > fitted.log_prob(drawn.orders()) @ drawn.weights
+
+
 def test_resampling_draws_every_voter_alike():
     votes = Rankings(["a", "b"], torch.tensor([[0, 1], [1, 0]]), torch.tensor([300, 100]))
     shares = [bootstrap.resample(votes, G().manual_seed(seed)).counts[0] / 400 for seed in range(50)]

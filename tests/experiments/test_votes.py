@@ -49,6 +49,13 @@ def test_every_law_is_scored_on_the_same_voters(folder, capsys, monkeypatch):
     assert len(again) == len(rows)  # the other sets are kept
     assert again[0] == rows[0]
     assert again[-1]["command"] == "factorank votes --data DIR --sets jester"
+    one = ["--sets", "jester", "--families", "rim"]
+    assert main(["votes", "--data", str(folder), "--out", str(folder / "out"), *one]) == 0
+    single = read_results(folder / "out" / "votes.jsonl")
+    named = [(row["data"], row["family"], row["components"], row["seed"]) for row in rows]
+    assert [(row["data"], row["family"], row["components"], row["seed"]) for row in single] == named
+    redone = [row["family"] for row in single if row["command"].endswith("--families rim")]
+    assert redone == ["rim", "rim"]
     wanted = {"experiment", "data", "family", "components", "bits", "bits_se", "parameters", "seed"}
     wanted |= {"command", "commit", "device", "seconds"}
     for row in rows:
@@ -58,6 +65,7 @@ def test_every_law_is_scored_on_the_same_voters(folder, capsys, monkeypatch):
     assert len(found) == len(rows)
     assert {row["data"] for row in rows} == {"courses-2003", "courses-2004", "dublin-west-2002", "jester"}
     assert ("dublin-west-2002", "rim", 1, 0) not in found  # not fitted to partial rankings
+    assert ("dublin-west-2002", "plackett-luce", 2, 0) in found
     assert ("jester", "plackett-luce", 2, 0) in found
     assert {row["voters"] + row["held_out"] for row in rows if row["data"] == "jester"} == {49}
 
