@@ -3,7 +3,6 @@
 import copy
 import warnings as python_warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,14 +31,16 @@ def fit_mixture(
     held_out: Tensor | None = None,
     held_out_weights: Tensor | None = None,
     start: tuple[np.ndarray, list[PermutationDistribution]] | None = None,
-    **options: Any,
+    smoothing: float = 0.0,
+    penalty: float = 0.0,
+    unranked: Unranked | None = None,
+    items: int | None = None,
 ) -> tuple[Tensor, list[PermutationDistribution], FitReport]:
     """Weights ``(k,)``, laws and report of a mixture of one family; see :meth:`factorank.Mixture.fit`.
 
-    ``start``, weights and laws, is where EM begins instead of at clusters of voters. ``options`` are those
-    of the family: ``smoothing``, ``penalty``, ``unranked``, ``items``.
+    ``start``, weights and laws, is where EM begins instead of at clusters of voters.
     """
-    member = _family(family, **options)
+    member = _family(family, smoothing, penalty, unranked, items)
     check_settings(components=components, restarts=restarts, max_iterations=max_iterations)
     rows, n = member.read(orders)
     counted = row_weights(weights, tuple(orders.shape[:-1]))
@@ -84,11 +85,7 @@ def fit_mixture(
 
 
 def _family(
-    name: str,
-    smoothing: float = 0.0,
-    penalty: float = 0.0,
-    unranked: Unranked | None = None,
-    items: int | None = None,
+    name: str, smoothing: float, penalty: float, unranked: Unranked | None, items: int | None
 ) -> Family:
     if name not in FAMILIES:
         raise FitError(f"there is no family {name!r}; there are {', '.join(FAMILIES)}")
