@@ -38,7 +38,7 @@ def fit_figure(facts: dict[str, Any], path: str | os.PathLike[str]) -> None:
     for axis, part in zip(axes.flat, parts, strict=False):
         order = part["consensus"]
         rows = [part["marginals"][item] for item in order]
-        image = axis.imshow(rows, cmap="Blues", vmin=0, vmax=1.15 * highest, aspect="auto")
+        image = axis.imshow(rows, cmap="Blues", vmin=0, vmax=min(1.15 * highest, 1.0), aspect="auto")
         axis.scatter(range(n), range(n), s=min(60, 900 / n), facecolors="white", edgecolors="black", zorder=4)
         if part["place_intervals"] is not None:
             for row, item in enumerate(order):
