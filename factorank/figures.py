@@ -204,7 +204,17 @@ def codes_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) 
             axis.title.set_fontsize(9)
             axis.grid(alpha=0.3)
         line[0].set_ylabel("ns per element")
-        line[0].legend(fontsize=8, title="black: factorank\ngrey: paper's algorithm", title_fontsize=8)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncol=5,
+        fontsize=8,
+        frameon=False,
+        title="black: factorank; grey: the paper's algorithm",
+        title_fontsize=8,
+    )
     _save(figure, path)
 
 
