@@ -34,21 +34,20 @@ class Votes:
         asked += ["--families", *self.families] if self.families else []
         about = provenance(" ".join(asked))
         listed = votes.jobs(self.data, self.sets, self.families)
-        rows = [job.row() | about for job in tqdm(listed, unit=" laws", disable=None)]
-        file = self.out / "votes.jsonl"
-        if file.exists():
-            made = {(row["data"], row["family"]) for row in rows}
-            rows += [row for row in read_results(file) if (row["data"], row["family"]) not in made]
         sets = [one.name for one in votes.SETS]
-        rows.sort(
-            key=lambda row: (
-                sets.index(row["data"]),
-                row["seed"],
-                votes.FAMILIES.index(row["family"]),
-                row["components"],
-            )
-        )
-        write_results(file, rows)
+
+        def place(row: dict[str, Any]) -> tuple[int, int, int, int]:
+            family = votes.FAMILIES.index(row["family"])
+            return sets.index(row["data"]), row["seed"], family, row["components"]
+
+        file = self.out / "votes.jsonl"
+        found = {place(row): row for row in read_results(file)} if file.exists() else {}
+        rows = list(found.values())
+        for job in tqdm(listed, unit=" laws", disable=None):
+            row = job.row() | about
+            found[place(row)] = row
+            rows = [found[key] for key in sorted(found)]
+            write_results(file, rows)  # after each law: a killed run keeps what it has
         votes_figure(file, self.out / "votes.png")
         print(votes_table(rows))
         print(f"\nwritten to {self.out}: votes.jsonl, votes.png")
