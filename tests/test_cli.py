@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.cli import command, command_names, main
+from factorank.cli import command, command_names
 from factorank.commands import codes
 from factorank.commands._text import shorten, table, width
 from factorank.commands.fit import name_items
@@ -24,22 +24,6 @@ def votes(tmp_path):
     path = tmp_path / "votes.soc"
     write_rankings(Rankings.from_orders(orders, ["ann", "bob", "cat", "dan"]), path)
     return path
-
-
-@pytest.fixture
-def run(capsys, monkeypatch, tmp_path):
-    """Run the command line in a folder of its own: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["--version"], ["nope"]])

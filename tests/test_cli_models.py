@@ -8,28 +8,11 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.cli import main
 from factorank.data import Rankings, write_rankings
 from factorank.figures import FIGURES
 
 NAMES = ["ann", "bob", "cat", "dan"]
 SMALL = ["--width", "8", "--depth", "1", "--heads", "2", "--steps", "4"]
-
-
-@pytest.fixture
-def run(capsys, monkeypatch, tmp_path):
-    """Run the command line in a folder of its own: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
 
 
 @pytest.fixture
