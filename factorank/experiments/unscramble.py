@@ -39,7 +39,7 @@ class Size:
     """Hidden units of the network over the counts of the letters."""
     batch_size: int = 256
     lr: float = 3e-3
-    steps: int = 3000
+    steps: int = 6000
     held_out: float = 0.05
     """Of the letter sets, how many are not trained on."""
 

@@ -126,8 +126,10 @@ def test_the_shipped_model_sees_the_words_of_the_figure(shipped):
     found = unscramble.seen_words(
         shipped, "osftre", known, samples=50, generator=torch.Generator().manual_seed(0)
     )
-    assert sum(share for word, share in found if word in known) > 0.5
-    assert sum(share > 0.05 for word, share in found if word in known) >= 3  # several modes
+    shares = {word: share for word, share in found if word in known}
+    assert sum(shares.values()) > 0.7
+    assert sum(share > 0.05 for share in shares.values()) >= 3  # several modes
+    assert min(shares.get(word, 0) for word in known) > 0.005  # and none is lost
     assert sum(
         (unscramble.WEIGHTS / name).stat().st_size for name in ("model.safetensors", "config.json")
     ) < (2 * 2**20)
