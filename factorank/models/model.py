@@ -159,7 +159,7 @@ class PermutationModel(nn.Module):
         generator: torch.Generator | None = None,
         noise: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        """The same as :meth:`loss`: wrappers that hook into ``forward`` (DDP, FSDP) train through it."""
+        """The same as :meth:`loss`: wrappers that hook into ``forward``, such as DDP, train through it."""
         return self.loss(order, context, generator=generator, noise=noise)
 
     def distribution(

@@ -1,4 +1,4 @@
-"""The processes of a run: one, or several through Lightning Fabric (DDP, FSDP, torchrun, SLURM)."""
+"""The processes of a run: one, or several through Lightning Fabric (DDP; torchrun and SLURM are noticed)."""
 
 import atexit
 import contextlib
