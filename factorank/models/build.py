@@ -32,6 +32,11 @@ def distribution(
     """See :meth:`PermutationModel.distribution`."""
     if observed is not None and fixed is not None:
         raise ModelError("either observed items or fixed code values can be given, not both")
+    if model.masks == "all" and not (observed is None and fixed is None):
+        raise ModelError(
+            "a model with masks='all' has learnt to predict from the context alone;"
+            " observed and fixed need masks='suffix' or 'any'"
+        )
     nfe, unmask = _steps(model, nfe, unmask, entropy_bound)
     with evaluating(model):
         known = encode_context(model.context, context, model.n, model.width)
@@ -67,6 +72,16 @@ def _steps(
                     f" {name}={value!r} needs a masked model"
                 )
         return model.n, "left-to-right"
+    if model.masks == "all":
+        if nfe not in (None, 1) or entropy_bound is not None:
+            raise ModelError("a model with masks='all' has learnt 1 NFE only; masks='any' learns every other")
+        return 1, unmask or "random"
+    if model.masks == "suffix" and nfe != 1:
+        if unmask not in (None, "left-to-right"):
+            raise ModelError(
+                f"a model with masks='suffix' has learnt to reveal left to right; {unmask=} needs masks='any'"
+            )
+        unmask = "left-to-right"
     if entropy_bound is None:
         return model.n if nfe is None else nfe, unmask or "random"
     if nfe is not None:
@@ -149,11 +164,11 @@ def _checked_fixed(model: "PermutationModel", given: Given, rows: Tensor, fixed:
         )
     told = rows >= 0
     hole = (~told[:, :-1] & told[:, 1:]).any(-1)
-    if model.causal and bool(hole.any()):
+    if (model.causal or model.masks == "suffix") and bool(hole.any()):
         raise ModelError(
-            "an autoregressive model predicts each position from those before it, so fixed values must be"
-            f" the first ones, but row {int(hole.int().argmax())} of fixed has a free position before a known"
-            " one; a masked model can be given any"
+            "an autoregressive model, and one with masks='suffix', predicts each position from those before"
+            f" it, so fixed values must be the first ones, but row {int(hole.int().argmax())} of fixed has a"
+            " free position before a known one; a masked model with masks='any' can be given any"
         )
     return rows
 

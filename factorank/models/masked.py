@@ -32,6 +32,9 @@ def loss(
     length = torch.full((), n, device=device) if present is None else present.sum(-1).reshape(-1)
     count = (strata.reshape(rows) * length).long().clamp(max=length - 1).clamp(min=0) + 1
     scores = scores.reshape(rows, n)
+    if model.masks != "any":
+        count = length.expand(rows) if model.masks == "all" else count
+        scores = torch.arange(n, 0, -1, device=device).expand(rows, n) / (n + 1)
     if present is not None:
         scores = torch.where(present.reshape(-1, n), scores, 2.0)
     threshold = scores.sort(-1).values.gather(-1, count[:, None] - 1)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from factorank.models.law import PermutationLaw
 
 Objective = Literal["masked", "autoregressive"]
+Masks = Literal["any", "suffix", "all"]
 
 
 class PermutationModel(nn.Module):
@@ -36,6 +37,10 @@ class PermutationModel(nn.Module):
             spends half of its blocks on a bidirectional encoder of the items.
         context: a module that maps what is known to tokens; see :mod:`factorank.models.context`.
         reference: the order ``(n,)`` that the code is relative to; 0..n-1 unless given.
+        masks: which positions a masked model learns to predict from the others. "any": every set, so that
+            every NFE and order of revealing is learnt. "suffix": all after the first few, for a law that is
+            asked left to right or given the order of some items (``observed``). "all": all of them, for a
+            law that is asked at 1 NFE and no other. The fewer the sets, the more is learnt of each.
 
     With a code whose domains do not depend on n (insertion, left-Lehmer) lists shorter than n may be mixed
     in, padded with -1. ``model.padded = False`` promises that there are none and saves the attention mask.
@@ -63,12 +68,17 @@ class PermutationModel(nn.Module):
         dropout: float = 0.0,
         context: nn.Module | None = None,
         reference: Tensor | None = None,
+        masks: Masks = "any",
     ) -> None:
         super().__init__()
         if n < 1:
             raise ModelError(f"a model orders at least 1 item, not {n}")
         if objective not in ("masked", "autoregressive"):
             raise ModelError(f"the objective is 'masked' or 'autoregressive', not {objective!r}")
+        if masks not in ("any", "suffix", "all") or (masks != "any" and objective != "masked"):
+            raise ModelError(
+                f"masks are 'any', 'suffix' or 'all', the last two for masked models: {masks=}, {objective=}"
+            )
         if width % heads or depth < 1:
             raise ModelError(
                 f"the width must be a multiple of the heads and the depth 1 or more:"
@@ -80,7 +90,7 @@ class PermutationModel(nn.Module):
             )
         self.n, self.code, self.objective = n, find_code(code), objective
         self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
-        self.context = context
+        self.context, self.masks = context, masks
 
         encode_items = self.causal and getattr(context, "aligned", False)
         self.network = Network(self.code.support_mask(n), width, depth, heads, dropout, encode_items)
@@ -132,7 +142,8 @@ class PermutationModel(nn.Module):
         .. math:: -\log p(c) \le \mathbb{E}_\sigma \sum_t -\log p(c_{\sigma(t)} \mid c_{\sigma(<t)})
             = \mathbb{E}_{k, M} \frac{n}{k} \sum_{j \in M} -\log p(c_j \mid c_{\bar M}),
 
-        k uniform on 1..n and M a uniform set of k masked positions; k is stratified over the batch.
+        k uniform on 1..n and M a uniform set of k masked positions; k is stratified over the batch. With
+        ``masks="suffix"`` M is the last k positions, with "all" all n of them (the exact loss at 1 NFE).
 
         Tensor operations only, no synchronisation: it can be compiled whole and captured in a CUDA graph.
         Random numbers come from the generator, or are what :meth:`noise` gave. Orders are
@@ -211,6 +222,7 @@ class PermutationModel(nn.Module):
             "dropout": self.dropout,
             "context": None if self.context is None else context_config(self.context),
             "reference": None if self.reference is None else self.reference.tolist(),
+            "masks": self.masks,
         }
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

@@ -55,7 +55,7 @@ def load(
     wanted = ["n", "code", "objective", "width", "depth", "heads", "dropout", "context", "reference"]
     if missing := [name for name in wanted if name not in config]:
         raise ModelError(f"{folder / 'config.json'} lacks {', '.join(missing)}")
-    settings = {name: config[name] for name in wanted}
+    settings = {name: config[name] for name in wanted} | {"masks": config.get("masks", "any")}
     if settings["context"] is not None:
         settings["context"] = build_context(settings["context"]) if context is None else context
     elif context is not None:

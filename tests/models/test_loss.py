@@ -101,3 +101,40 @@ def test_head_is_float32_under_autocast():
 def test_size_of_the_papers_network():
     model = fr.PermutationModel(10, "fisher-yates", width=128, depth=8, heads=8, dropout=0.05)
     assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(1.59e6, rel=0.005)
+
+
+def suffix_loss(model, order, count):
+    """The last ``count`` positions predicted from those before them, n / count times their sum."""
+    code = model.code.encode(order)
+    masked = torch.cat([code[..., : model.n - count], torch.full_like(code[..., :count], model.n)], -1)
+    log_probs = model.network.head(model.network.hidden(masked, None, None)).log_softmax(-1)
+    chosen = log_probs.gather(-1, code[..., None])[..., model.n - count :, 0].sum(-1)
+    return -chosen * model.n / count
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_masks_of_a_suffix_and_of_all(code):
+    orders = all_orders(4)
+    for count in range(1, 5):
+        model = small_model(4, code, masks="suffix")
+        noise = torch.full((24,), (count - 0.5) / 4), torch.rand(24, 4)
+        torch.testing.assert_close(model.loss(orders, noise=noise), suffix_loss(model, orders, count))
+    model = small_model(4, code, masks="all")
+    torch.testing.assert_close(-model.loss(orders), model.distribution(nfe=1).log_prob(orders))
+
+
+def test_masks_say_what_was_learnt():
+    every, suffix = small_model(4, "insertion", masks="all"), small_model(4, "insertion", masks="suffix")
+    assert every.distribution().nfe == 1
+    assert suffix.distribution(nfe=2).unmask == "left-to-right"
+    assert suffix.distribution(nfe=2, observed=torch.tensor([1, 0])).exact
+    for refused in (
+        lambda: every.distribution(nfe=2),
+        lambda: every.distribution(observed=torch.tensor([1, 0])),
+        lambda: suffix.distribution(nfe=2, unmask="confident"),
+        lambda: suffix.distribution(fixed=torch.tensor([-1, 0, -1, -1])),
+        lambda: fr.PermutationModel(4, "lehmer", "autoregressive", masks="all"),
+        lambda: fr.PermutationModel(4, "lehmer", masks="none"),
+    ):
+        with pytest.raises(fr.errors.ModelError, match="masks"):
+            refused()

@@ -32,12 +32,15 @@ def test_round_trip(code, objective, tmp_path):
     ]
 
 
-def test_reference_is_kept(tmp_path):
+def test_reference_and_masks_are_kept(tmp_path):
     torch.manual_seed(0)
-    model = fr.PermutationModel(4, "lehmer", width=8, depth=1, heads=1, reference=torch.tensor([2, 0, 3, 1]))
+    model = fr.PermutationModel(
+        4, "lehmer", width=8, depth=1, heads=1, reference=torch.tensor([2, 0, 3, 1]), masks="suffix"
+    )
     model.save_pretrained(tmp_path)
     again = fr.PermutationModel.from_pretrained(tmp_path)
     assert again.reference.tolist() == [2, 0, 3, 1]
+    assert again.masks == "suffix"
     values = [each.distribution(nfe=1).log_prob(all_orders(4)) for each in (model, again)]
     assert torch.equal(*values)
 
