@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -37,12 +37,13 @@ class Engine:
         model: Any,
         step: Step,
         held_out: HeldOut | None,
+        watch: Callable[[Any], dict[str, float]] | None,
         streams: dict[str, torch.Generator],
         world: World,
         started: float,
     ) -> None:
         self.settings, self.model, self.work, self.world = settings, model, step, world
-        self.held_out, self.streams = held_out, streams
+        self.held_out, self.watch, self.streams = held_out, watch, streams
         self.best = Best()
         self.step = 0
         self.loss = math.nan
@@ -110,8 +111,10 @@ class Engine:
                 logged_at, logged_step = now, self.step
                 self._write(loss=self.loss, bits=self.loss * BITS, lr=lr, grad_norm=norm, rate=rate)
                 bar.show(self.step, self.loss, rate, self.call_seconds, self.best.nats)
-            if self.held_out is not None and (self.step % settings.held_out_steps == 0 or last):
-                self._score()
+            if self.step % settings.held_out_steps == 0 or last:
+                self._look()
+                if self.held_out is not None:
+                    self._score()
             every = settings.checkpoint_every
             if save_due or (every is not None and self.step % every == 0):
                 self.save()
@@ -173,6 +176,16 @@ class Engine:
             return self.held_out.nats(self.model)
         with holding(self.work.weights, self.averaged()):
             return self.held_out.nats(self.model)
+
+    def _look(self) -> None:
+        """Write down what the watcher measures of the weights that count."""
+        if self.watch is None or self.world.rank != 0:
+            return
+        self.model.eval()
+        with holding(self.work.weights, self.averaged()):
+            seen = self.watch(self.model)
+        self.model.train()
+        self._write(**seen)
 
     def _score(self) -> None:
         nats = self.held_out_now()

@@ -46,6 +46,7 @@ def train(
     held_out: Tensor | tuple[Tensor, Any] | float | None = None,
     held_out_every: int | None = None,
     patience: int | None = None,
+    watch: Callable[[Any], dict[str, float]] | None = None,
     out: str | Path | None = None,
     checkpoint_every: int | None = None,
     checkpoint_seconds: float | None = 60.0,
@@ -91,6 +92,8 @@ def train(
             that score best on them are the ones the model ends with.
         held_out_every: steps between two scores; by default a fiftieth of ``steps``.
         patience: stop after this many scores without a better one.
+        watch: measures the model every ``held_out_every`` steps, with the averaged weights: a function that
+            gives named numbers, which go to ``metrics.jsonl`` and decide nothing.
         out: the run's folder; None writes nothing.
         checkpoint_every: steps between two checkpoints.
         checkpoint_seconds: seconds between two checkpoints.
@@ -156,7 +159,7 @@ def train(
         where = torch.device("cuda", torch.cuda.current_device())
     with torch.random.fork_rng([where] if where.type == "cuda" else []):
         here = world(where, devices, num_nodes, strategy)
-        return _train(model, data, table, kept, settings, here, started)
+        return _train(model, data, table, kept, watch, settings, here, started)
 
 
 def _train(
@@ -164,6 +167,7 @@ def _train(
     data: Any,
     table: Batch | None,
     kept: Batch | None,
+    watch: Callable[[Any], dict[str, float]] | None,
     settings: Settings,
     here: World,
     started: float,
@@ -208,7 +212,7 @@ def _train(
     )
     found = None if settings.out is None else _open_folder(settings, identity, model, here)
     scorer = None if kept is None else HeldOut(kept, size, seed, settings.precision == "bf16", here)
-    engine = Engine(settings, model, step, scorer, streams, here, started)
+    engine = Engine(settings, model, step, scorer, watch, streams, here, started)
     if found is not None and settings.out is not None:
         engine.restore(found, settings.out / "checkpoints" / str(found.step))
     was_padded = getattr(model, "padded", None)
