@@ -17,6 +17,10 @@ class RankingsError(FactorankError):
     """A file or table of rankings holds something that is not a ranking; the message names file and line."""
 
 
+class RatingsError(FactorankError):
+    """A table of ratings cannot be read, or has too little in it for what is asked."""
+
+
 class DistributionError(FactorankError):
     """A law cannot take this parameter or observation, or cannot give what it is asked for."""
 

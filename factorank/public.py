@@ -12,6 +12,7 @@ from factorank.codes import (
     register_code,
 )
 from factorank.data import Rankings, read_rankings, write_rankings
+from factorank.data.ratings import Ratings, load_ratings
 from factorank.distances import cayley, footrule, hamming, kendall, rho, ulam
 from factorank.distributions import (
     GRIM,
@@ -34,6 +35,7 @@ from factorank.errors import (
     ModelError,
     PermutationError,
     RankingsError,
+    RatingsError,
     TrainingError,
 )
 from factorank.models import ItemContext, PermutationModel, TokenContext, register_context
@@ -75,6 +77,8 @@ __all__ = [
     "PlackettLuce",
     "Rankings",
     "RankingsError",
+    "Ratings",
+    "RatingsError",
     "TokenContext",
     "TrainResult",
     "TrainingError",
@@ -95,6 +99,7 @@ __all__ = [
     "kendall",
     "law_items",
     "load_law",
+    "load_ratings",
     "max_inline_entropy",
     "permutation_at",
     "random_cyclic",

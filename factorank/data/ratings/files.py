@@ -1,0 +1,114 @@
+"""Where ratings are: a file, a file in a folder, or a file in a zip as the publishers offer them."""
+
+import io
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from factorank.errors import RatingsError
+
+NAMES = ("ratings.dat", "ratings.csv", "ratings.parquet", "u.data")
+"""Files of ratings, by the names that publishers give them."""
+ENDINGS = (".csv", ".parquet", ".tsv", ".npz", ".npy", ".dat", ".txt", ".data")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file on disk, or a member of a zip on disk."""
+
+    path: Path
+    member: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.member is None else f"{self.path}:{self.member}"
+
+    @property
+    def name(self) -> str:
+        return (self.path.name if self.member is None else PurePosixPath(self.member).name).lower()
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder it lies in; of the zip, for a member that lies in none."""
+        if self.member is None:
+            return self.path.resolve().parent.name
+        return PurePosixPath(self.member).parent.name or self.path.stem
+
+    def read(self, size: int = -1) -> bytes:
+        """The bytes, or the first ``size`` of them; a damaged member is refused."""
+        if self.member is None:
+            with self.path.open("rb") as file:
+                return file.read(size)
+        with _unzipped(self.path) as archive, archive.open(self.member) as stream:
+            return stream.read(size)
+
+    @contextmanager
+    def on_disk(self) -> Iterator[Path]:
+        """A path to the file: a member is unpacked beside others' temporary files while the block runs."""
+        if self.member is None:
+            yield self.path
+            return
+        with tempfile.NamedTemporaryFile(suffix=PurePosixPath(self.member).suffix) as unpacked:
+            with _unzipped(self.path) as archive, archive.open(self.member) as stream:
+                shutil.copyfileobj(stream, unpacked, 1 << 20)
+            unpacked.flush()
+            yield Path(unpacked.name)
+
+    def beside(self, *names: str) -> "Source | None":
+        """The first file of such a name in the same folder, if there is one."""
+        for name in names:
+            if self.member is None:
+                if (self.path.parent / name).is_file():
+                    return Source(self.path.parent / name)
+            else:
+                member = str(PurePosixPath(self.member).parent / name)
+                with _unzipped(self.path) as archive:
+                    if member in archive.namelist():
+                        return Source(self.path, member)
+        return None
+
+
+def find(path: Path) -> Source:
+    """The file of ratings that a path means, or an error that says what is there."""
+    if not path.exists():
+        raise RatingsError(f"there is no file or folder {path}")
+    if path.is_dir():
+        names = sorted(file.name for file in path.iterdir() if file.is_file())
+        return Source(path / _choose(names, str(path), "folder"))
+    if path.stat().st_size == 0:
+        raise RatingsError(f"{path}: the file is empty")
+    if path.suffix.lower() == ".zip":
+        with _unzipped(path) as archive:
+            names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+            return Source(path, _choose(names, str(path), "zip"))
+    return Source(path)
+
+
+def _choose(names: list[str], where: str, kind: str) -> str:
+    for wanted in NAMES:
+        if found := [name for name in names if PurePosixPath(name).name == wanted]:
+            return found[0]
+    possible = [name for name in names if name.lower().endswith(ENDINGS)]
+    if len(possible) != 1:
+        listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "") if names else "nothing"
+        raise RatingsError(
+            f"{where}: a {kind} of ratings holds {', '.join(NAMES)} or one other table; this holds {listed}."
+            " Name the file itself"
+        )
+    return possible[0]
+
+
+@contextmanager
+def _unzipped(path: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(io.BytesIO() if path.stat().st_size == 0 else path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise RatingsError(f"{path}: damaged or downloaded only in part, fetch it again: {error}") from None
+    except Exception as error:
+        if type(error).__module__ == "zlib":
+            raise RatingsError(f"{path}: damaged, fetch it again: {error}") from None
+        raise

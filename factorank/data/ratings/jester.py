@@ -1,0 +1,81 @@
+"""Jester: a matrix of users by jokes, ratings of -10..10, as an npz/npy array or the publisher's table.
+
+The publisher's table has the number of jokes rated in its first column and 99 where a joke was not rated; in
+arrays NaN means the same. Goldberg et al., "Eigentaste: A constant time collaborative filtering algorithm",
+2001.
+"""
+
+import io
+
+import numpy as np
+
+from factorank.data.ratings.build import from_columns
+from factorank.data.ratings.core import Ratings
+from factorank.data.ratings.files import Source
+from factorank.errors import RatingsError
+
+UNRATED = 99.0
+SHIFT, SCALE = 10.0, 0.25
+"""Relevance (rating + 10) / 4, so 0..5."""
+
+
+def read_jester(source: Source) -> Ratings:
+    """Ratings from an npz, npy or text matrix."""
+    matrix = _array(source) if source.name.endswith((".npz", ".npy")) else _text(source)
+    return from_matrix(matrix, str(source))
+
+
+def from_matrix(matrix: np.ndarray, where: str) -> Ratings:
+    """Ratings from a matrix ``(users, jokes)``; NaN or 99: not rated. Users and jokes count from 1."""
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
+        raise RatingsError(
+            f"{where}: a matrix of users by jokes is needed, not {matrix.dtype} {matrix.shape}"
+        )
+    matrix = matrix.astype(np.float32)
+    rated = ~np.isnan(matrix) & (matrix != UNRATED)
+    wrong = rated & ~(np.abs(matrix) <= 10)
+    if wrong.any():
+        user, joke = np.argwhere(wrong)[0]
+        raise RatingsError(
+            f"{where}: ratings of jokes are -10..10, or 99 or NaN for none, but in row {user + 1} joke"
+            f" {joke + 1} has {matrix[user, joke]:g}"
+        )
+    users, jokes = np.nonzero(rated)
+    return from_columns(
+        users + 1, jokes + 1, matrix[rated], where=where, scale=(SHIFT, SCALE), source="jester"
+    )
+
+
+def _array(source: Source) -> np.ndarray:
+    data = source.read()
+    try:
+        loaded = np.load(io.BytesIO(data), allow_pickle=False)
+        arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded}
+    except Exception as error:  # a damaged zip, npy header or stream, each with an error of its own
+        raise RatingsError(
+            f"{source}: damaged or downloaded only in part, or no numpy file: {error}"
+        ) from None
+    if len(arrays) > 1 and "ratings" not in arrays:
+        raise RatingsError(f"{source}: an array 'ratings' is needed; there are {', '.join(arrays)}")
+    return arrays.get("ratings", next(iter(arrays.values())))
+
+
+def _text(source: Source) -> np.ndarray:
+    text = source.read().decode("ascii", errors="replace")
+    first = text.lstrip().split("\n", 1)[0]
+    separator = next((each for each in (",", ";", "\t") if each in first), None)
+    try:
+        matrix = np.loadtxt(io.StringIO(text), delimiter=separator, ndmin=2, dtype=np.float32)
+    except ValueError as error:
+        raise RatingsError(f"{source}: not a matrix of numbers: {error}") from None
+    counts, rest = matrix[:, 0], matrix[:, 1:]
+    if ((counts == counts.round()) & (counts >= 0) & (counts <= rest.shape[1])).all():
+        rated = (rest != UNRATED).sum(1)
+        if (rated != counts).any():
+            row = int((rated != counts).argmax())
+            raise RatingsError(
+                f"{source}: row {row + 1} says {counts[row]:g} jokes were rated, but has {rated[row]}"
+                " ratings; the file is damaged"
+            )
+        matrix = rest
+    return matrix

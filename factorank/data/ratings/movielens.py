@@ -1,0 +1,106 @@
+"""MovieLens: ``::`` files (1M, 10M), and titles, genres and years of its movies (also of the CSV releases).
+
+Harper and Konstan, "The MovieLens datasets: History and context", 2015.
+"""
+
+import io
+import re
+from typing import Any
+
+import numpy as np
+
+from factorank.data.ratings.build import from_columns
+from factorank.data.ratings.core import Ratings
+from factorank.data.ratings.files import Source
+from factorank.data.ratings.items import ItemTable
+from factorank.errors import RatingsError
+
+NO_GENRE = "(no genres listed)"
+YEAR = (1980.0, 20.0)
+"""The year is a feature as (year - 1980) / 20."""
+_NAME = re.compile(r"ml-?\d+[mk]", re.IGNORECASE)
+_YEAR = re.compile(r"\((\d{4})[^)]*\)\s*$")
+
+
+def read_double_colons(source: Source, missing: str) -> Ratings:
+    """Ratings from ``user::item::rating::time`` lines, with polars if it is there, else with numpy."""
+    data = source.read()
+    if not data.endswith(b"\n"):
+        line = data.count(b"\n") + 1
+        raise RatingsError(
+            f"{source}:{line}: the last line has no end, so the file was cut off; fetch it again"
+        )
+    users, items, values = _columns(data.replace(b"::", b"\t"), str(source))
+    return from_columns(
+        users, items, values, where=str(source), missing=missing, scale=(0.0, 1.0), source=name_of(source)
+    )
+
+
+def name_of(source: Source) -> str:
+    """ "ml-1m", "ml-32m", …, by the folder or zip it came in; "movielens" where that says nothing."""
+    return source.folder.lower() if _NAME.match(source.folder) else "movielens"
+
+
+def read_movies(source: Source) -> ItemTable:
+    """The movies of ``movies.dat`` or ``movies.csv``: titles, genre indicators and the scaled year."""
+    if source.name.endswith(".dat"):
+        data = source.read()
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:  # the 1M release is in Latin-1
+            text = data.decode("latin-1")
+        rows = [line.split("::") for line in text.splitlines() if line]
+    else:
+        import csv
+
+        rows = list(csv.reader(io.StringIO(source.read().decode("utf-8-sig"), newline="")))[1:]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != 3 or not row[0].isdigit():
+            raise RatingsError(f"{source}: row {number} is not a movie's id, title and genres: {row}")
+    genres = sorted({genre for _, _, listed in rows for genre in listed.split("|")} - {NO_GENRE, ""})
+    column = {genre: number for number, genre in enumerate(genres)}
+    features = np.zeros((len(rows), len(genres) + 1), dtype=np.float32)
+    for number, (_, title, listed) in enumerate(rows):
+        for genre in listed.split("|"):
+            if genre in column:
+                features[number, column[genre]] = 1
+        if found := _YEAR.search(title):
+            features[number, -1] = (int(found[1]) - YEAR[0]) / YEAR[1]
+    return ItemTable(
+        [int(row[0]) for row in rows],
+        [row[1].strip() for row in rows],
+        features,
+        [*genres, "year"],
+        [(0.0, 1.0)] * len(genres) + [YEAR],
+    )
+
+
+def _columns(data: bytes, where: str) -> tuple[Any, Any, Any]:
+    try:
+        import polars
+    except ImportError:
+        return _columns_by_numpy(data, where)
+    types = {"user": polars.Int64, "item": polars.Int64, "rating": polars.Float32}
+    try:
+        frame = polars.read_csv(
+            b"user\titem\trating\ttime\n" + data, separator="\t", columns=list(types), schema_overrides=types
+        )
+    except polars.exceptions.PolarsError as error:
+        raise RatingsError(f"{where}: not lines of user::item::rating::time: {first_line(error)}") from None
+    users, items, values = frame.get_columns()
+    for column, role in (users, "user"), (items, "item"):
+        if column.null_count():
+            raise RatingsError(f"{where}:{int(column.is_null().arg_max()) + 1}: there is no {role}")
+    return users.to_numpy(), items.to_numpy(), values.to_numpy()
+
+
+def _columns_by_numpy(data: bytes, where: str) -> tuple[Any, Any, Any]:
+    try:
+        table = np.loadtxt(io.BytesIO(data), delimiter="\t", usecols=(0, 1, 2), ndmin=2)
+    except ValueError as error:
+        raise RatingsError(f"{where}: not lines of user::item::rating::time: {first_line(error)}") from None
+    return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
+
+
+def first_line(error: BaseException) -> str:
+    return [*str(error).splitlines(), ""][0]

@@ -1,0 +1,179 @@
+"""Any table with a user, an item and a rating in each row, as CSV or parquet, read by polars as a stream."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from factorank.data.ratings.build import Coded, from_columns
+from factorank.data.ratings.core import Ratings
+from factorank.data.ratings.files import Source
+from factorank.data.ratings.items import ItemTable
+from factorank.errors import RatingsError
+
+KNOWN = {
+    "user": ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "voter", "voterid"),
+    "item": (
+        *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin"),
+        *("book", "bookid", "isbn", "anime", "animeid", "joke", "jokeid", "track", "trackid", "business"),
+        *("businessid", "recipe", "recipeid", "beer", "beerid", "restaurant", "restaurantid"),
+    ),
+    "rating": ("rating", "ratings", "score", "stars", "overall", "value", "bookrating", "relevance"),
+}
+"""Names of columns that are recognised, in lower case and without anything but letters."""
+TITLES = ("title", "name", "itemname", "movietitle", "booktitle")
+
+
+def read_table(source: Source, asked: dict[str, str | None], missing: str) -> Ratings:
+    """Ratings from a CSV or parquet file; ``asked`` names the columns, where their names do not tell."""
+    with source.on_disk() as path:
+        frame, header = _scan(path, source)
+        columns = choose_columns(frame.collect_schema().names(), asked, str(source), header)
+        found = _collect(frame, columns, source)
+    users, items = (_ids(found[columns[name]], source, name, header) for name in ("user", "item"))
+    values = found[columns["rating"]].to_numpy()
+    return from_columns(users, items, values, where=str(source), missing=missing, first_row=1 + header)
+
+
+def read_items(source: Source, item: str | None) -> ItemTable:
+    """An item table: a column of ids, perhaps one of titles, and all columns of numbers as features.
+
+    Numbers are centred and divided by their standard deviation; a missing one counts as the mean.
+    """
+    import polars
+
+    with source.on_disk() as path:
+        frame = _scan(path, source)[0].collect()
+    names = frame.columns
+    key = item if item in names else _guess(names, KNOWN["item"])
+    if key is None:
+        key = _guess(names, ("id",))
+    if key is None:
+        raise RatingsError(f"{source}: no column of item ids is recognised; there are {', '.join(names)}")
+    title = _guess(names, TITLES)
+    numeric = [name for name in names if frame[name].dtype.is_numeric() and name not in (key, title)]
+    features = np.zeros((len(frame), len(numeric)), dtype=np.float32)
+    scales = []
+    for number, name in enumerate(numeric):
+        column = frame[name].cast(polars.Float64).to_numpy()
+        good = np.isfinite(column)
+        centre = float(column[good].mean()) if good.any() else 0.0
+        width = float(column[good].std()) if good.any() else 0.0
+        width = width if width > 0 else 1.0
+        features[:, number] = np.where(good, (np.where(good, column, 0) - centre) / width, 0)
+        scales.append((centre, width))
+    titles = None if title is None else [str(each or "") for each in frame[title]]
+    ids = frame[key]
+    keys = ids.cast(polars.Int64).to_list() if ids.dtype.is_integer() else ids.cast(polars.String).to_list()
+    return ItemTable(keys, titles, features, numeric, scales)
+
+
+def choose_columns(
+    names: list[str], asked: dict[str, str | None], where: str, header: bool = True
+) -> dict[str, str]:
+    """Which column is the user, the item and the rating: as asked, else by its name, else by its place."""
+    chosen: dict[str, str] = {}
+    for number, (role, wanted) in enumerate(asked.items()):
+        if not header and wanted is None and len(names) >= 3:
+            wanted = names[number]
+        if wanted is None:
+            wanted = _guess(names, KNOWN[role])
+        if wanted is None or wanted not in names:
+            what = f"no column is recognised as the {role}" if wanted is None else f"no column {wanted!r}"
+            raise RatingsError(f"{where}: {what}; there are {', '.join(names)}. Say {role}='…'")
+        chosen[role] = wanted
+    if len(set(chosen.values())) < 3:
+        raise RatingsError(
+            f"{where}: user, item and rating are three columns, but these were chosen: {chosen}"
+        )
+    return chosen
+
+
+def polars_for(where: object) -> Any:
+    """polars, or an error that says how to get it."""
+    try:
+        import polars
+    except ImportError:
+        raise RatingsError(
+            f"{where}: tables are read with polars: pip install 'factorank[data]'. (Ratings.save writes a"
+            " file that Ratings.load reads without it.)"
+        ) from None
+    return polars
+
+
+def cells(line: str) -> tuple[str, list[str]]:
+    """The separator of a table's first line, and its cells."""
+    separator = max((",", "\t", ";", "|"), key=line.count)
+    return separator, [cell.strip().strip('"') for cell in line.split(separator)]
+
+
+def is_header(names: list[str]) -> bool:
+    """Whether a first line names columns: whether some cell is not a number."""
+    return not all(re.fullmatch(r"[-+]?\d+(\.\d*)?", name) for name in names)
+
+
+def _guess(names: list[str], known: tuple[str, ...]) -> str | None:
+    plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in reversed(names)}
+    return next((plain[name] for name in known if name in plain), None)
+
+
+def _scan(path: Path, source: Source) -> tuple[Any, bool]:
+    """A lazy frame, and whether the file names its columns."""
+    polars = polars_for(source)
+    if source.name.endswith(".parquet"):
+        frame = polars.scan_parquet(path)
+        try:
+            frame.collect_schema()
+        except BaseException as error:  # damaged files make polars panic, which is no Exception
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            raise RatingsError(f"{source}: damaged, or no parquet file: {_first_line(error)}") from None
+        return frame, True
+    with path.open("rb") as file:
+        first = file.readline(1 << 16)
+    try:
+        separator, names = cells(first.decode("utf-8-sig").strip())
+    except UnicodeDecodeError:
+        raise RatingsError(f"{source}: the first line is not UTF-8 text: {first[:40]!r}") from None
+    if len(names) < 3:
+        raise RatingsError(
+            f"{source}: a table has at least three columns, but its first line is {first[:80]!r}"
+        )
+    header = is_header(names)
+    frame = polars.scan_csv(path, separator=separator, has_header=header, infer_schema_length=1000)
+    return frame, header
+
+
+def _collect(frame: Any, columns: dict[str, str], source: Source) -> Any:
+    """The three columns; the rating as Float32, ids as Int64 where all are whole numbers, else as text."""
+    polars = polars_for(source)
+    chosen = frame.select(columns.values()).with_columns(
+        polars.col(columns["rating"]).cast(polars.Float32, strict=True)
+    )
+    try:
+        return chosen.collect(engine="streaming")
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise RatingsError(f"{source}: {_first_line(error)}") from None
+
+
+def _ids(column: Any, source: Source, role: str, header: bool) -> Any:
+    polars = polars_for(source)
+    if column.null_count():
+        row = int(column.is_null().arg_max()) + 1 + header
+        raise RatingsError(f"{source}: row {row} has no {role}; if the file was cut off, fetch it again")
+    if column.dtype.is_integer():
+        return column.to_numpy()
+    if column.dtype not in (polars.String, polars.Categorical, polars.Enum):
+        raise RatingsError(
+            f"{source}: {column.name!r} holds {column.dtype}; a {role} is a whole number or text"
+        )
+    text = column.cast(polars.String)
+    names = text.unique().sort()
+    return Coded(names.to_list(), text.cast(polars.Enum(names)).to_physical().to_numpy())
+
+
+def _first_line(error: BaseException) -> str:
+    return [*str(error).splitlines(), ""][0]
