@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from rated import as_rows
 from scipy.stats import chisquare
 
 from factorank.data.ratings import Ratings, load_ratings, order_of
@@ -27,15 +28,6 @@ ROWS = [  # user, item, rating: ann rated 4 items, bob 2, cat 3
 @pytest.fixture
 def small() -> Ratings:
     return Ratings.from_rows(*zip(*ROWS, strict=True))
-
-
-def as_rows(ratings: Ratings) -> list[tuple]:
-    return sorted(
-        (ratings.user_ids[u], ratings.ids[i], v)
-        for u, i, v in zip(
-            ratings.users.tolist(), ratings.items.tolist(), ratings.values.tolist(), strict=True
-        )
-    )
 
 
 def test_rows_in_any_order_become_users_in_order(small):
