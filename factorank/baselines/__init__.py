@@ -1,0 +1,22 @@
+"""Models to compare with, of our own hand: they train, sample and save as ours do."""
+
+from factorank.baselines.assignment import best_assignment
+from factorank.baselines.gumbel_sinkhorn import GumbelSinkhorn, sinkhorn
+from factorank.baselines.riffle_diffusion import (
+    GeneralizedPlackettLuce,
+    RiffleDiffusion,
+    RiffleShuffle,
+    denoising_schedule,
+    total_variation,
+)
+
+__all__ = [
+    "GeneralizedPlackettLuce",
+    "GumbelSinkhorn",
+    "RiffleDiffusion",
+    "RiffleShuffle",
+    "best_assignment",
+    "denoising_schedule",
+    "sinkhorn",
+    "total_variation",
+]

@@ -1,0 +1,165 @@
+"""Gumbel-Sinkhorn networks: a matrix of scores, made almost a permutation by Sinkhorn's algorithm."""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.types import _size
+
+from factorank.baselines.assignment import best_assignment
+from factorank.baselines.gumbel import standard_gumbel
+from factorank.baselines.ordering import OrderingModel
+from factorank.errors import ModelError
+from factorank.models.given import evaluating
+
+GumbelObjective = Literal["reconstruction", "likelihood"]
+
+
+class GumbelSinkhorn(OrderingModel):
+    r"""A Gumbel-Sinkhorn network: the order of the pieces of a context.
+
+    Every piece's token gives a score s for each place. In training, Gumbel noise g is added and Sinkhorn's
+    algorithm turns the scores into an almost doubly stochastic matrix P, place by piece,
+
+    .. math:: P = \mathrm{Sinkhorn}((s + g) / \tau).
+
+    The objective "reconstruction", the paper's, is the squared error of the pieces that P puts at each place,
+    :math:`\sum_i \| \sum_j P_{ij} x_j - x_{X_i} \|^2`, in mean over the numbers of a piece: it needs a
+    context that is one tensor of pieces ``(*batch, n, …)``; bytes count as 0 to 1. "likelihood" is
+    :math:`-\sum_i \log P_{i, X_i}`. The mode is the best assignment under s, and a sample that under s + g.
+
+    See :class:`factorank.baselines.ordering.OrderingModel` for the other arguments and what an order says.
+
+    Args:
+        objective: "reconstruction" or "likelihood".
+        temperature: τ of Sinkhorn's algorithm, in training.
+        iterations: its rounds, each over the rows and then the columns.
+        gumbel: the scale of the noise, in training and in samples.
+        draws: of noise for each row of a batch; the loss is their mean.
+
+    Mena, Belanger, Linderman and Snoek, "Learning latent permutations with Gumbel-Sinkhorn networks", 2018,
+    https://arxiv.org/abs/1802.08665.
+
+    >>> import factorank as fr
+    >>> numbers = torch.rand(64, 4, 1)
+    >>> model = GumbelSinkhorn(4, encoder=nn.Linear(1, 16), width=16, depth=1, heads=2)
+    >>> result = fr.train(model, (numbers.argsort(-2).squeeze(-1), numbers), steps=3, device="cpu")
+    >>> model.mode(numbers).shape, model.sample(numbers, (10,)).shape
+    (torch.Size([64, 4]), torch.Size([10, 64, 4]))
+    """
+
+    kind: ClassVar[str] = "gumbel-sinkhorn"
+
+    def __init__(
+        self,
+        n: int,
+        encoder: nn.Module,
+        width: int = 128,
+        depth: int = 7,
+        heads: int = 8,
+        dropout: float = 0.0,
+        objective: GumbelObjective = "reconstruction",
+        temperature: float = 1.0,
+        iterations: int = 20,
+        gumbel: float = 1.0,
+        draws: int = 1,
+        network: nn.Module | None = None,
+    ) -> None:
+        super().__init__(n, encoder, width, depth, heads, dropout, network)
+        if objective not in ("reconstruction", "likelihood"):
+            raise ModelError(f"the objective is 'reconstruction' or 'likelihood', not {objective!r}")
+        if not temperature > 0 or iterations < 1 or not gumbel >= 0 or draws < 1:
+            raise ModelError(
+                "the temperature is above 0, the iterations and draws are 1 or more and the scale of the"
+                f" noise is 0 or more, not {temperature=}, {iterations=}, {draws=}, {gumbel=}"
+            )
+        self.objective, self.temperature, self.iterations = objective, temperature, iterations
+        self.gumbel, self.draws = gumbel, draws
+
+    def scores(self, context: Any) -> Tensor:
+        """The scores s of a context, place by piece: ``(*batch, n, n)``."""
+        tokens = self.tokens(context)
+        rows = tokens.reshape(-1, self.n, self.width)
+        scores: Tensor = self.head(self.network(rows))  # piece by place
+        return scores.transpose(-1, -2).view(*tokens.shape[:-2], self.n, self.n)
+
+    def noise(
+        self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, ...]:
+        # With generator=None in the call the compiler refuses batches of any size.
+        options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
+        return (torch.rand((*batch, self.draws, self.n, self.n), **options),)
+
+    def loss(
+        self,
+        order: Tensor,
+        context: Any,
+        *,
+        generator: torch.Generator | None = None,
+        noise: tuple[Tensor, ...] | None = None,
+    ) -> Tensor:
+        scores = self.scores(context)
+        order, fault = self.checked(order, scores.shape[:-2])
+        if noise is None:
+            noise = self.noise(order.shape[:-1], device=order.device, generator=generator)
+        noisy = scores[..., None, :, :] + self.gumbel * standard_gumbel(noise[0])
+        log_matrix = sinkhorn(noisy / self.temperature, self.iterations)
+        if self.objective == "likelihood":
+            at = order[..., None, :, None].expand(*log_matrix.shape[:-1], 1)
+            losses = -log_matrix.gather(-1, at).sum((-1, -2))
+        else:
+            pieces = self._pieces(context, order.shape)
+            wanted = pieces.gather(-2, order[..., None].expand_as(pieces))
+            with torch.autocast(order.device.type, enabled=False):
+                put = log_matrix.exp() @ pieces[..., None, :, :]
+            losses = (put - wanted[..., None, :, :]).square().mean(-1).sum(-1)
+        return torch.where(fault, torch.nan, losses.mean(-1))
+
+    @torch.no_grad()
+    def sample(
+        self, context: Any, sample_shape: _size = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Orders ``(*sample_shape, *batch, n)``: the best assignment under scores with fresh noise."""
+        with evaluating(self):
+            scores = self.scores(context)
+        uniform = torch.rand((*sample_shape, *scores.shape), device=scores.device, generator=generator)
+        return best_assignment(scores + self.gumbel * standard_gumbel(uniform))
+
+    @torch.no_grad()
+    def mode(self, context: Any) -> Tensor:
+        """The best assignment under the scores: orders ``(*batch, n)``."""
+        with evaluating(self):
+            return best_assignment(self.scores(context))
+
+    def config(self) -> dict[str, Any]:
+        own = ("objective", "temperature", "iterations", "gumbel", "draws")
+        return super().config() | {name: getattr(self, name) for name in own}
+
+    def _pieces(self, context: Any, shape: torch.Size) -> Tensor:
+        """The pieces of a context as numbers ``(*batch, n, numbers)``."""
+        if not isinstance(context, Tensor) or context.shape[: len(shape)] != shape:
+            given = tuple(context.shape) if isinstance(context, Tensor) else type(context).__name__
+            raise ModelError(
+                f"the reconstruction takes a context that is one tensor of pieces {(*shape, '…')}, not"
+                f" {given}; objective='likelihood' takes any"
+            )
+        pieces = context.reshape(*shape, context.shape[len(shape) :].numel())
+        return pieces.float() / 255 if context.dtype == torch.uint8 else pieces.float()
+
+
+def sinkhorn(scores: Tensor, iterations: int = 20) -> Tensor:
+    """The logarithm of the matrix that Sinkhorn's algorithm makes of ``exp(scores)``: ``(*batch, n, n)``.
+
+    Rows and then columns are divided by their sums, again and again; the limit is doubly stochastic. For
+    scores / τ with τ to 0, and as many iterations as it takes, it becomes the best assignment's permutation
+    matrix. Sinkhorn, "A relationship between arbitrary positive matrices and doubly stochastic matrices",
+    1964.
+
+    >>> sinkhorn(torch.tensor([[2.0, 0.0], [0.0, 0.0]])).exp()
+    tensor([[0.7311, 0.2689],
+            [0.2689, 0.7311]])
+    """
+    for _ in range(iterations):
+        scores = scores - scores.logsumexp(-1, keepdim=True)
+        scores = scores - scores.logsumexp(-2, keepdim=True)
+    return scores

@@ -1,0 +1,215 @@
+"""What the neural baselines share: an encoder of the pieces, a network over their tokens, files."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from factorank.errors import ModelError
+from factorank.files import write_json, write_whole
+from factorank.models.context import build_context, context_config
+from factorank.models.transformer import Transformer
+from factorank.permutations import check_integer, check_permutation
+
+FORMAT, VERSION = "factorank-baseline", 1
+
+
+class OrderingModel(nn.Module):
+    """A model that puts the pieces of its context into order.
+
+    The context lists n pieces in any arrangement, ``(*batch, n, …)``, and ``order[i]`` is the index in this
+    list of the piece that belongs at place i: ``context[order]`` is the list put in order. (In a jigsaw
+    puzzle the places are the slots; the slot of each piece is ``factorank.inverse(order)``.)
+
+    Subclasses give ``noise`` and ``loss``, so that :func:`factorank.train` trains them, ``sample`` and
+    ``mode``.
+
+    Args:
+        n: the number of pieces.
+        encoder: a module from the context to tokens ``(*batch, n, width)``, one for each piece.
+        width, depth, heads, dropout: of the transformer over these tokens.
+        network: used in place of the transformer: a module from tokens ``(rows, tokens, width)`` to the same
+            shape.
+    """
+
+    kind: ClassVar[str]
+    """What the files of the model call its class."""
+
+    def __init__(
+        self,
+        n: int,
+        encoder: nn.Module,
+        width: int,
+        depth: int,
+        heads: int,
+        dropout: float,
+        network: nn.Module | None,
+    ) -> None:
+        super().__init__()
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise ModelError(f"a model orders at least 1 piece, not {n!r}")
+        if network is None and (width % heads or depth < 1):
+            raise ModelError(
+                f"the width must be a multiple of the heads and the depth 1 or more:"
+                f" {width=}, {heads=}, {depth=}"
+            )
+        self.n, self.width, self.depth, self.heads, self.dropout = n, width, depth, heads, dropout
+        self.encoder = encoder
+        self.own_network = network is None
+        self.network = Transformer(width, depth, heads, dropout) if network is None else network
+        self.head = ScoreHead(width, n)
+
+    def noise(
+        self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, ...]:
+        """The random numbers of :meth:`loss` for a batch of that shape, by row.
+
+        For a compiled loss, which cannot take a generator: draw them outside and pass them in.
+        """
+        raise NotImplementedError
+
+    def loss(
+        self,
+        order: Tensor,
+        context: Any,
+        *,
+        generator: torch.Generator | None = None,
+        noise: tuple[Tensor, ...] | None = None,
+    ) -> Tensor:
+        """The loss of each order ``(*batch, n)`` given its context: ``(*batch,)``.
+
+        Tensor operations only, no synchronisation: it can be compiled whole and captured in a CUDA graph.
+        Random numbers come from the generator, or are what :meth:`noise` gave. Orders are checked on the
+        CPU when not compiled; elsewhere rows with items outside the range give NaN.
+        """
+        raise NotImplementedError
+
+    def forward(
+        self,
+        order: Tensor,
+        context: Any,
+        *,
+        generator: torch.Generator | None = None,
+        noise: tuple[Tensor, ...] | None = None,
+    ) -> Tensor:
+        """The same as :meth:`loss`: wrappers that hook into ``forward`` train through it."""
+        return self.loss(order, context, generator=generator, noise=noise)
+
+    def tokens(self, context: Any) -> Tensor:
+        """The encoder's tokens ``(*batch, n, width)`` of a context."""
+        made = self.encoder(context)
+        if not isinstance(made, Tensor) or made.ndim < 2 or made.shape[-2:] != (self.n, self.width):
+            given = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+            raise ModelError(
+                f"{type(self.encoder).__name__} gave {given}, not tokens (*batch, {self.n}, {self.width}),"
+                " one for each piece"
+            )
+        return made
+
+    def checked(self, order: Tensor, batch: torch.Size) -> tuple[Tensor, Tensor]:
+        """Orders as int64 ``(*batch, n)`` inside the range, and which of them are at fault ``(*batch,)``."""
+        check_integer(order, "the model takes orders")
+        if order.shape != (*batch, self.n):
+            raise ModelError(
+                f"the model orders {self.n} pieces and the context has the batch shape {tuple(batch)},"
+                f" but the orders have shape {tuple(order.shape)}"
+            )
+        if order.device.type == "cpu" and not torch.compiler.is_compiling():
+            check_permutation(order, "the model takes")
+        wide = order.to(torch.int64)
+        fault = ((wide < 0) | (wide >= self.n)).any(-1)
+        return wide.clamp(0, self.n - 1), fault
+
+    # Saving.
+
+    def config(self) -> dict[str, Any]:
+        """What rebuilds the model, without its weights, as JSON can hold it."""
+        network = type(self.network)
+        return {
+            "n": self.n,
+            "width": self.width,
+            "depth": self.depth,
+            "heads": self.heads,
+            "dropout": self.dropout,
+            "encoder": context_config(self.encoder),
+            "network": None if self.own_network else f"{network.__module__}.{network.__qualname__}",
+        }
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all."""
+        from safetensors.torch import save
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        write_whole(folder / "model.safetensors", save(weights, {"format": "pt"}))
+        about = {"format": FORMAT, "version": VERSION, "kind": self.kind}
+        write_json(folder / "config.json", {**about, **self.config()})
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | os.PathLike[str],
+        encoder: nn.Module | None = None,
+        network: nn.Module | None = None,
+    ) -> Self:
+        """Load what :meth:`save_pretrained` wrote, in eval mode.
+
+        An encoder is rebuilt from the name it was given with :func:`factorank.register_context`, or passed
+        in; a network other than the transformer must be passed in.
+        """
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        folder = Path(folder)
+        settings = _read_config(folder, cls.kind)
+        described, named = settings.pop("encoder"), settings.pop("network")
+        if named is not None and network is None:
+            raise ModelError(f"the model in {folder} was saved with a network {named}; pass one as network=")
+        encoder = build_context(described) if encoder is None else encoder
+        try:
+            model = cls(encoder=encoder, network=network, **settings)
+            model.load_state_dict(load_file(folder / "model.safetensors"))
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{folder / 'model.safetensors'} cannot be read: {error}") from None
+        except (RuntimeError, TypeError) as error:
+            raise ModelError(f"the weights in {folder} do not fit its config.json: {error}") from None
+        return model.eval()
+
+
+class ScoreHead(nn.Module):
+    """Scores ``(*rows, n)`` of tokens ``(*rows, width)``, in float32 also under autocast."""
+
+    def __init__(self, width: int, n: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.linear = nn.Linear(width, n)
+        nn.init.normal_(self.linear.weight, std=0.1 * width**-0.5)  # near the uniform law at first
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):
+            return F.linear(self.norm(hidden.float()), self.linear.weight, self.linear.bias)
+
+
+def _read_config(folder: Path, kind: str) -> dict[str, Any]:
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"there is no saved model in {folder}: {path.name} {error.strerror}") from None
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON: {error}") from None
+    if not isinstance(config, dict) or config.pop("format", None) != FORMAT:
+        raise ModelError(f"{path} does not describe a baseline of factorank")
+    if (version := config.pop("version", None)) != VERSION:
+        raise ModelError(f"{path} has format version {version!r}; this factorank reads {VERSION}")
+    if (found := config.pop("kind", None)) != kind:
+        raise ModelError(f"{path} describes a model of kind {found!r}, not {kind!r}")
+    if missing := {"n", "encoder", "network"} - config.keys():
+        raise ModelError(f"{path} lacks {', '.join(sorted(missing))}")
+    return config

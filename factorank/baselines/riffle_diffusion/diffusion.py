@@ -1,0 +1,222 @@
+"""Diffusion by riffle shuffles: lists are shuffled step by step, and a network learns to go back."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.types import _size
+
+from factorank.baselines.ordering import OrderingModel
+from factorank.baselines.riffle_diffusion.generalized_plackett_luce import (
+    beam_search,
+    choice_log_prob,
+    draw,
+)
+from factorank.baselines.riffle_diffusion.shuffle import denoising_schedule, riffle, riffle_entropy
+from factorank.errors import ModelError
+from factorank.models.given import evaluating
+from factorank.permutations import inverse, random_permutations
+
+Layout = Literal["slots", "pieces"]
+
+
+class RiffleDiffusion(OrderingModel):
+    r"""A discrete diffusion over the order of the pieces of a context (SymmetricDiffusers).
+
+    The list in order, :math:`X_0`, is riffled: :math:`X_t` is what t shuffles make of it, almost uniform at
+    t = T. The model goes back from one number of shuffles in the schedule to the one before. Given the list
+    :math:`X_t`, and t, a network gives scores, new place by place in :math:`X_t`, and
+    :math:`X_s[i] = X_t[\sigma_i]` with σ from the generalized Plackett-Luce law with these scores.
+
+    Two layouts of the network: "slots", the paper's, has n tokens for the pieces as :math:`X_t` lists them
+    and n more for the new places, which look at all pieces and at the places before them and give the scores
+    of a place. With "pieces" there are only the n tokens of the pieces, each of which gives its scores for
+    every new place: half as many tokens, and a piece need not be found by attention.
+
+    The paper trains on puzzles by REINFORCE, as if the shuffles were not known; here, as in its other tasks,
+    they are, and the likelihood of the step is maximized.
+
+    See :class:`factorank.baselines.ordering.OrderingModel` for the other arguments and what an order says.
+
+    Args:
+        schedule: rising numbers of shuffles from 0 to T; by default
+            :func:`factorank.baselines.denoising_schedule`. The steps back, and so the network evaluations of
+            a sample, are one fewer.
+        layout: "slots" or "pieces".
+
+    Zhang, Yang and Liao, "SymmetricDiffusers: Learning discrete diffusion on finite symmetric groups", 2025,
+    https://arxiv.org/abs/2410.02942.
+
+    >>> import factorank as fr
+    >>> numbers = torch.rand(64, 4, 1)
+    >>> model = RiffleDiffusion(4, encoder=nn.Linear(1, 16), width=16, depth=1, heads=2)
+    >>> result = fr.train(model, (numbers.argsort(-2).squeeze(-1), numbers), steps=3, device="cpu")
+    >>> model.mode(numbers, beam=24, paths=5).shape, model.sample(numbers, (10,)).shape
+    (torch.Size([64, 4]), torch.Size([10, 64, 4]))
+    """
+
+    kind: ClassVar[str] = "riffle-diffusion"
+    starts: Tensor
+    packets: Tensor
+    may_look: Tensor | None
+
+    def __init__(
+        self,
+        n: int,
+        encoder: nn.Module,
+        width: int = 128,
+        depth: int = 7,
+        heads: int = 8,
+        dropout: float = 0.0,
+        schedule: Sequence[int] | None = None,
+        layout: Layout = "slots",
+        network: nn.Module | None = None,
+    ) -> None:
+        super().__init__(n, encoder, width, depth, heads, dropout, network)
+        self.schedule = denoising_schedule(n) if schedule is None else list(schedule)
+        pairs = list(itertools.pairwise(self.schedule))
+        if not pairs or self.schedule[0] != 0 or any(s >= t for s, t in pairs) or self.schedule[-1] > 24:
+            raise ModelError(
+                f"a schedule is rising numbers of shuffles from 0 to at most 24, not {self.schedule}"
+            )
+        if layout not in ("slots", "pieces"):
+            raise ModelError(f"the layout is 'slots' or 'pieces', not {layout!r}")
+        self.layout, self.steps = layout, len(pairs)
+        self.place = nn.Parameter(torch.empty(n, width))
+        self.time = nn.Parameter(torch.empty(self.steps, width))
+        self.slot = nn.Parameter(torch.empty(n, width)) if layout == "slots" else None
+        for table in (self.place, self.time, self.slot):
+            if table is not None:
+                nn.init.normal_(table, std=0.5)
+        may_look = None
+        if layout == "slots":
+            may_look = torch.ones((2 * n, 2 * n), dtype=torch.bool).tril()
+            may_look[:, :n] = True
+        self.register_buffer("may_look", may_look, persistent=False)
+        self.register_buffer("starts", torch.tensor([2**s for s, _ in pairs]), persistent=False)
+        self.register_buffer("packets", torch.tensor([2 ** (t - s) for s, t in pairs]), persistent=False)
+        # What the bound on the likelihood holds besides the steps back; see loss.
+        self.constant = math.lgamma(n + 1) - sum(riffle_entropy(n, 2 ** (t - s)) for s, t in pairs)
+
+    def scores(self, tokens: Tensor, step: Tensor | int) -> Tensor:
+        """Scores ``(rows, n, n)``, new place by place in the list, of a step back.
+
+        ``tokens (rows, n, width)`` are those of the pieces as the list has them, and ``step``, a number or
+        int64 ``(rows,)``, says which pair of the schedule the step is between, 0 the one that ends at order.
+        """
+        time = self.time[step] if isinstance(step, int) else self.time[step][:, None]
+        pieces = tokens + self.place + time
+        if self.slot is None:
+            of_pieces: Tensor = self.head(self.network(pieces))
+            return of_pieces.transpose(-1, -2)
+        slots = (self.slot + time).expand_as(tokens)
+        of_slots: Tensor = self.head(self.network(torch.cat([pieces, slots], 1), self.may_look)[:, self.n :])
+        return of_slots
+
+    def noise(
+        self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, ...]:
+        # With generator=None in the call the compiler refuses batches of any size.
+        options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
+        # Strata: the steps are shared out over the batch as evenly as can be.
+        grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
+        strata = (grid + torch.rand((), **options)).frac()
+        return strata, torch.rand((*batch, 2, self.n), **options)
+
+    def loss(
+        self,
+        order: Tensor,
+        context: Any,
+        *,
+        generator: torch.Generator | None = None,
+        noise: tuple[Tensor, ...] | None = None,
+    ) -> Tensor:
+        r"""An estimate, in nats, of a bound on :math:`-\log p` of each order ``(*batch, n)``: ``(*batch,)``.
+
+        .. math:: -\log p(X_0) \le \log n! - \mathbb{E} \sum_k
+            \big[ \log p(X_{t_{k-1}} \mid X_{t_k}) - \log q(X_{t_k} \mid X_{t_{k-1}}) \big],
+
+        where one step k is drawn for each row, stratified over the batch, and the mean of log q is the
+        (exact) entropy of riffle shuffles.
+        """
+        tokens = self.tokens(context)
+        batch = tokens.shape[:-2]
+        order, fault = self.checked(order, batch)
+        if noise is None:
+            noise = self.noise(batch, device=order.device, generator=generator)
+        strata, uniform = noise
+        order, uniform = order.reshape(-1, self.n), uniform.reshape(-1, 2, self.n)
+        step = (strata.reshape(-1) * self.steps).long().clamp(max=self.steps - 1)
+        earlier = order.gather(-1, riffle(uniform[:, 0], self.starts[step]))
+        shuffle = riffle(uniform[:, 1], self.packets[step])
+        later = earlier.gather(-1, shuffle)
+        scores = self.scores(_listed(tokens.reshape(-1, self.n, self.width), later), step)
+        # Places of the later list, by place in the earlier one: the shuffle undone.
+        losses = self.constant - self.steps * choice_log_prob(scores, inverse(shuffle, check=False))
+        return torch.where(fault, torch.nan, losses.view(batch))
+
+    @torch.no_grad()
+    def sample(
+        self, context: Any, sample_shape: _size = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Orders ``(*sample_shape, *batch, n)`` drawn step by step from a uniform list back to order."""
+        with evaluating(self):
+            tokens = self.tokens(context)
+            lead = (*sample_shape, *tokens.shape[:-2])
+            tokens = tokens.expand(*lead, *tokens.shape[-2:]).reshape(-1, self.n, self.width)
+            lists = random_permutations(self.n, (tokens.shape[0],), generator=generator, device=tokens.device)
+            for step in reversed(range(self.steps)):
+                scores = self.scores(_listed(tokens, lists), step)
+                lists = lists.gather(-1, draw(scores, generator))
+        return lists.view(*lead, self.n)
+
+    def mode(self, context: Any, beam: int = 200, paths: int = 20) -> Tensor:
+        """The end of the most likely way back that a beam search finds: orders ``(*batch, n)``.
+
+        Args:
+            context: the pieces, in a random arrangement, which is taken as the shuffled list.
+            beam: the beginnings of a step's list that are kept; 1 is greedy.
+            paths: the lists that are kept from one step to the next, at most as many as the beam.
+        """
+        return self.search(context, beam, paths)[0][..., 0, :]
+
+    @torch.no_grad()
+    def search(self, context: Any, beam: int = 200, paths: int = 20) -> tuple[Tensor, Tensor]:
+        """The ends of the likeliest ways back ``(*batch, k, n)`` and their log-probabilities ``(*batch, k)``.
+
+        The likeliest first; an order may be there more than once, by different ways. See :meth:`mode`.
+        """
+        if beam < 1 or paths < 1:
+            raise ModelError(f"a search keeps 1 or more beginnings and paths, not {beam=}, {paths=}")
+        with evaluating(self):
+            tokens = self.tokens(context)  # once: the steps only list them anew
+            batch = tokens.shape[:-2]
+            tokens = tokens.reshape(-1, self.n, self.width)
+            rows = tokens.shape[0]
+            lists = torch.arange(self.n, device=tokens.device).expand(rows, 1, self.n)
+            total = torch.zeros((rows, 1), device=tokens.device)
+            for step in reversed(range(self.steps)):
+                count = lists.shape[1]
+                every = tokens[:, None].expand(-1, count, -1, -1).reshape(-1, self.n, self.width)
+                scores = self.scores(_listed(every, lists.reshape(-1, self.n)), step)
+                moves, log_probs = beam_search(scores, beam, min(beam, paths))
+                found = moves.shape[1]
+                ways = (total[..., None] + log_probs.view(rows, count, found)).flatten(1)
+                total, best = ways.topk(min(paths, count * found))
+                from_list = lists.gather(1, (best // found)[..., None].expand(-1, -1, self.n))
+                move = moves.view(rows, count * found, self.n).gather(
+                    1, best[..., None].expand(-1, -1, self.n)
+                )
+                lists = from_list.gather(-1, move)
+        return lists.view(*batch, *lists.shape[1:]), total.view(*batch, total.shape[1])
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | {"schedule": self.schedule, "layout": self.layout}
+
+
+def _listed(tokens: Tensor, lists: Tensor) -> Tensor:
+    """Tokens ``(rows, n, width)`` in the order of lists ``(rows, n)``."""
+    return tokens.gather(-2, lists[..., None].expand_as(tokens))

@@ -1,0 +1,157 @@
+"""Sinkhorn's limits, the assignment against brute force and scipy, and what the two losses are."""
+
+import numpy
+import pytest
+import scipy.optimize
+import torch
+from torch import nn
+
+import factorank as fr
+from factorank.baselines import GumbelSinkhorn, best_assignment, sinkhorn
+from factorank.errors import ModelError
+from tests.models.naive import all_orders
+
+
+def value(scores, order):
+    return scores.gather(-1, order[..., None]).squeeze(-1).sum(-1)
+
+
+def test_sinkhorn_becomes_doubly_stochastic(generator):
+    scores = 2 * torch.randn(20, 6, 6, generator=generator, dtype=torch.float64)
+    matrix = sinkhorn(scores, 2000).exp()
+    for dim in (-1, -2):
+        torch.testing.assert_close(matrix.sum(dim), torch.ones(20, 6, dtype=torch.float64))
+    # What rows and columns were multiplied by cancels in every cross ratio.
+    log, given = matrix.log(), scores
+    ratio, wanted = (
+        m[..., :-1, :-1] + m[..., 1:, 1:] - m[..., :-1, 1:] - m[..., 1:, :-1] for m in (log, given)
+    )
+    torch.testing.assert_close(ratio, wanted)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 6])
+def test_sinkhorn_at_temperature_zero_is_the_best_assignment(n, generator):
+    scores = torch.randn(20, n, n, generator=generator, dtype=torch.float64)
+    orders = all_orders(n)
+    values = value(scores[:, None].expand(-1, len(orders), -1, -1), orders.expand(20, -1, -1))
+    best = orders[values.argmax(-1)]
+    assert best_assignment(scores).equal(best)
+    top = values.sort(descending=True).values
+    clear = top[:, 0] - top[:, 1] > 0.1 if n > 1 else torch.ones(20, dtype=torch.bool)
+    assert clear.sum() > 10
+    matrix = sinkhorn(scores[clear] / 5e-3, 1000).exp()
+    torch.testing.assert_close(matrix, nn.functional.one_hot(best[clear], n).double(), atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 9, 40])
+@pytest.mark.parametrize("kind", ["normal", "ties", "wide"])
+def test_assignment_against_scipy(n, kind, generator):
+    scores = torch.randn(2, 30, n, n, generator=generator)
+    scores = {"normal": scores, "ties": scores.round(), "wide": (3 * scores).exp()}[kind]
+    found = best_assignment(scores)
+    assert found.shape == (2, 30, n)
+    assert fr.is_permutation(found).all()
+    oracle = [
+        scipy.optimize.linear_sum_assignment(m, True)[1] for m in scores.view(60, n, n).double().numpy()
+    ]
+    oracle = torch.from_numpy(numpy.array(oracle)).view(found.shape)
+    torch.testing.assert_close(value(scores.double(), found), value(scores.double(), oracle))
+
+
+def test_assignment_in_threads(generator):
+    scores = torch.randn(300, 20, 20, generator=generator)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = best_assignment(scores)
+        torch.set_num_threads(2)
+        assert best_assignment(scores).equal(alone)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_assignment_refuses():
+    with pytest.raises(ModelError, match="finite"):
+        best_assignment(torch.tensor([[torch.nan]]))
+    with pytest.raises(ModelError, match=r"float32 \(2, 3\)"):
+        best_assignment(torch.zeros(2, 3))
+
+
+def model_of(n=4, **options):
+    torch.manual_seed(0)
+    model = GumbelSinkhorn(n, nn.Linear(2, 16), width=16, depth=2, heads=2, **options).eval()
+    with torch.no_grad():
+        model.head.linear.weight.mul_(20)
+    return model
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+def test_the_losses_are_what_they_say(draws, generator):
+    pieces = torch.rand(5, 4, 2, generator=generator)
+    order = fr.random_permutations(4, (5,), generator=generator)
+    for objective in ("likelihood", "reconstruction"):
+        model = model_of(objective=objective, draws=draws, temperature=0.7, iterations=9, gumbel=0.5)
+        noise = model.noise(torch.Size([5]), device="cpu", generator=generator)
+        losses = model.loss(order, pieces, noise=noise)
+        scores = model.scores(pieces)
+        for row in range(5):
+            each = []
+            for uniform in noise[0][row]:
+                noisy = scores[row] - 0.5 * torch.log(-torch.log(uniform))
+                log_matrix = sinkhorn(noisy / 0.7, 9)
+                if objective == "likelihood":
+                    each.append(-sum(log_matrix[i, order[row, i]] for i in range(4)))
+                else:
+                    solved = pieces[row][order[row]]
+                    each.append(((log_matrix.exp() @ pieces[row] - solved) ** 2).mean(-1).sum())
+            torch.testing.assert_close(losses[row], torch.stack(each).mean())
+
+
+def test_bytes_count_as_fractions():
+    model = GumbelSinkhorn(3, _Bytes(), width=16, depth=1, heads=2)
+    pieces = torch.randint(256, (4, 3, 2, 2, 1), dtype=torch.uint8)
+    order = fr.random_permutations(3, (4,))
+    noise = model.noise(torch.Size([4]), device="cpu")
+    as_floats = model.loss(order, pieces.float() / 255, noise=noise)
+    torch.testing.assert_close(model.loss(order, pieces, noise=noise), as_floats)
+
+
+class _Bytes(nn.Module):
+    """Pieces, as bytes or as fractions, by their first pixel."""
+
+    def forward(self, pieces):
+        numbers = pieces.float() / (255 if pieces.dtype == torch.uint8 else 1)
+        return numbers[..., 0, 0, :].expand(*pieces.shape[:-3], 16)
+
+
+def test_a_sample_without_noise_is_the_mode(generator):
+    pieces = torch.rand(50, 4, 2, generator=generator)
+    model = model_of(gumbel=0.0)
+    assert model.sample(pieces, generator=generator).equal(model.mode(pieces))
+    assert not model_of().sample(pieces, generator=generator).equal(model.mode(pieces))
+
+
+def test_the_arrangement_of_the_pieces_does_not_matter(generator):
+    pieces = torch.rand(20, 5, 2, generator=generator)
+    scramble = fr.random_permutations(5, (20,), generator=generator)
+    scrambled = pieces.gather(1, scramble[..., None].expand_as(pieces))
+    model = model_of(5)
+    # Piece scramble[j] of the first list is piece j of the second.
+    assert fr.compose(scramble, model.mode(scrambled)).equal(model.mode(pieces))
+
+
+def test_refusals():
+    with pytest.raises(ModelError, match="'reconstruction' or 'likelihood'"):
+        model_of(objective="l2")
+    with pytest.raises(ModelError, match="temperature"):
+        model_of(temperature=0.0)
+    likely = GumbelSinkhorn(4, _First(), width=16, depth=1, heads=2, objective="likelihood")
+    pieces, order = {"xy": torch.rand(3, 4, 16)}, fr.random_permutations(4, (3,))
+    assert likely.loss(order, pieces).shape == (3,)
+    with pytest.raises(ModelError, match="one tensor of pieces"):
+        GumbelSinkhorn(4, _First(), width=16, depth=1, heads=2).loss(order, pieces)
+
+
+class _First(nn.Module):
+    def forward(self, context):
+        return context["xy"]
