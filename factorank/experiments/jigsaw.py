@@ -1,0 +1,260 @@
+"""Jigsaw puzzles (the paper's first experiment): CIFAR-10 pictures, cut, scrambled, and put together again.
+
+A model reads the pieces and gives a law over permutations; its most likely permutation is the solution. There
+is one right answer to a puzzle, so that a single network evaluation is enough. What the default model does
+differently from earlier work: one token for each piece, which says what becomes of that piece (see the
+directions in :mod:`factorank.data.jigsaw`); a perceptron on all the pixels of a piece instead of convolutions
+with pooling; crops and flips; a high learning rate that falls to zero, with a moving average of the weights;
+and training with everything masked, which is how one evaluation is asked.
+
+Choices are made on 5,000 training pictures that are held out; the 10,000 test pictures are for the results.
+
+    run([setting("default", grid=grid, seed=seed) for grid in (3, 4) for seed in range(3)], "runs/jigsaw")
+
+trains one setting after the other and goes on where it was stopped.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from factorank.data.jigsaw import Pictures, Puzzles, cifar10
+from factorank.errors import FactorankError
+from factorank.experiments.jigsaw_scores import seconds_to
+from factorank.experiments.jigsaw_settings import PRESETS, Setting, build, command_of, describe, setting
+from factorank.experiments.jigsaw_solving import evaluate, puzzles_per_second, solve, watcher
+from factorank.experiments.record import provenance, write_results
+from factorank.files import write_json
+from factorank.models import PermutationModel
+from factorank.training import TrainResult, train
+
+__all__ = ["PRESETS", "Setting", "build", "evaluate", "learn", "run", "score", "setting", "solve"]
+
+ENDLESS = 10_000_000
+"""Steps of a run that its time ends."""
+
+
+def learn(
+    chosen: Setting,
+    pictures: Pictures,
+    out: str | Path | None = None,
+    *,
+    call_seconds: float | None = None,
+    start: str | Path | None = None,
+    watch_every: int | None = 1000,
+    device: torch.device | str | None = None,
+    **options: Any,
+) -> tuple[PermutationModel, TrainResult]:
+    """Train the model of a setting; the same call goes on with the run in ``out``.
+
+    Args:
+        chosen: the setting.
+        pictures: to train on, and the held-out ones that are watched.
+        out: the run's folder.
+        call_seconds: stop this call after so much time. For a setting with ``steps``, whose learning rate
+            does not depend on when it was stopped.
+        start: a folder with a trained model of the same shape to begin from.
+        watch_every: steps between two looks at the held-out puzzles, written to ``metrics.jsonl`` as
+            ``solved`` and ``pieces``; None for none.
+        device: by default a CUDA device where there is one.
+        options: go to :func:`factorank.train`. On CUDA the loss is compiled and in bfloat16 unless they say
+            otherwise.
+    """
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    on_cuda = device.type == "cuda"
+    side = pictures.train.shape[1]
+    model = build(chosen, side)
+    if start is not None:
+        model.load_state_dict(PermutationModel.from_pretrained(start, context=model.context).state_dict())
+    out = None if out is None else Path(out)
+    if out is not None:
+        _same_setting(out, chosen, start)
+    puzzles = Puzzles(
+        pictures.train.to(device), chosen.grid, direction=chosen.direction_used, augment=chosen.augment
+    )
+    settings: dict[str, Any] = {
+        "steps": chosen.steps or ENDLESS,
+        "schedule": "cosine" if chosen.steps else "time",
+        "max_seconds": call_seconds if chosen.steps else _seconds_left(chosen, out, call_seconds),
+        "precision": "bf16" if on_cuda else "fp32",
+        "compile": on_cuda,
+        "log_every": 100,
+    }
+    if watch_every is not None:
+        settings |= {"watch": watcher(pictures.held_out, device), "held_out_every": watch_every}
+    result = train(
+        model,
+        puzzles,
+        batch_size=chosen.batch_size,
+        lr=chosen.lr,
+        warmup=chosen.warmup,
+        weight_decay=chosen.weight_decay,
+        clip=chosen.clip,
+        ema=chosen.ema,
+        seed=chosen.seed,
+        device=device,
+        out=out,
+        **(settings | options),
+    )
+    return model, result
+
+
+def _same_setting(out: Path, chosen: Setting, start: str | Path | None) -> None:
+    """Write the setting into the run's folder, or refuse to go on with a run of another one."""
+    path = out / "setting.json"
+    ours = asdict(chosen) | {"start": None if start is None else str(start)}
+    if path.exists():
+        theirs = json.loads(path.read_bytes())
+        differing = [name for name in ours if theirs.get(name) != json.loads(json.dumps(ours[name]))]
+        if differing:
+            raise FactorankError(
+                f"{out} holds a run with another {', '.join(differing)}; choose another folder, or go on with"
+                f" {', '.join(f'{name}={theirs.get(name)!r}' for name in differing)}"
+            )
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, ours)
+
+
+def _seconds_left(chosen: Setting, out: Path | None, call_seconds: float | None) -> float:
+    """What is left of the time of a run that the time ends, when it goes on."""
+    assert chosen.seconds is not None
+    done = [line["seconds"] for line in history(out)]
+    left = max(chosen.seconds - (done[-1] if done else 0.0), 1e-3)
+    if call_seconds is not None and call_seconds < left:
+        raise FactorankError(
+            f"the learning rate falls over the {chosen.seconds:g} seconds of this setting, of which"
+            f" {left:.0f} are left: a call cannot stop after {call_seconds:g}; give steps instead of seconds"
+        )
+    return left
+
+
+def history(out: str | Path | None) -> list[dict[str, Any]]:
+    """The lines of a run's ``metrics.jsonl``; none if there is no such run."""
+    path = None if out is None else Path(out) / "metrics.jsonl"
+    if path is None or not path.exists():
+        return []
+    whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a killed run may leave half a line
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def score(
+    chosen: Setting,
+    model: PermutationModel,
+    pictures: Tensor,
+    *,
+    nfes: Sequence[int] = (1,),
+    unmask: str = "confident",
+    beam: int | None = None,
+    most: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """One flat row for each number of evaluations: how well, and how fast, the model solves the pictures.
+
+    ``nfes`` and ``unmask`` are for masked models; autoregressive ones take n evaluations and a ``beam``.
+    """
+    device = model.network.places.device
+    pictures = pictures[:most].to(device)
+    masked = model.objective == "masked"
+    for nfe in nfes if masked else (model.n,):
+        started = time.perf_counter()
+
+        def solver(pieces: Tensor, nfe: int = nfe) -> Tensor:
+            return solve(model, pieces, **({"nfe": nfe, "unmask": unmask} if masked else {"beam": beam}))
+
+        scores = evaluate(solver, pictures, chosen.grid, chosen.direction_used).summary()
+        yield {
+            "experiment": "jigsaw",
+            "method": "factorank",
+            **describe(chosen),
+            "unmask": unmask if masked else "left-to-right",
+            "nfe": nfe,
+            "beam": None if masked else beam or 8,
+            "parameters": sum(weight.numel() for weight in model.parameters()),
+            **scores,
+            "per_second": round(puzzles_per_second(solver, pictures, chosen.grid), 1),
+            "seconds": round(time.perf_counter() - started, 2),
+        }
+
+
+# One setting after the other.
+
+
+def run(
+    settings: Sequence[Setting],
+    out: str | Path,
+    data: str | Path | None = None,
+    *,
+    pictures: Pictures | None = None,
+    split: str = "test",
+    nfes: Sequence[int] = (1,),
+    unmask: str = "confident",
+    beam: int | None = None,
+    most: int | None = None,
+    call_seconds: float | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Train and score settings one after the other; rows go to ``out/jigsaw.jsonl`` as they come.
+
+    Each setting has a folder under ``out``. A setting whose rows are there is not done again; one that was
+    stopped goes on. ``call_seconds`` is the time of the whole call: settings with ``steps`` stop in time and
+    go on with the next call, and none is begun when the time is up. ``split`` is "test", or "held_out" to
+    choose by; ``most`` bounds the pictures that are scored. ``options`` go to :func:`learn`.
+    """
+    out, started = Path(out), time.perf_counter()
+    names = [chosen.name for chosen in settings]
+    if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise FactorankError(f"two settings have the name {doubled[0]}; give them labels")
+    if split not in ("test", "held_out"):
+        raise FactorankError(f"pictures are scored from the 'test' or the 'held_out' split, not {split!r}")
+    rows: list[dict[str, Any]] = []
+    for chosen in settings:
+        folder = out / chosen.name
+        done = folder / f"{split}.jsonl"
+        if done.exists():
+            rows += [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines()]
+            continue
+        left = None if call_seconds is None else call_seconds - (time.perf_counter() - started)
+        if left is not None and left <= 0:
+            say(f"{chosen.name}: no time left")
+            continue
+        pictures = pictures or cifar10(data)
+        say(f"{chosen.name}: training")
+        model, result = learn(chosen, pictures, folder, call_seconds=left, **options)
+        say(f"{chosen.name}: {result}")
+        if result.stopped == "interrupted":
+            break
+        if chosen.steps is not None and result.steps < chosen.steps:
+            continue
+        rows_here = [
+            row | trained(chosen, result)
+            for row in score(
+                chosen, model, getattr(pictures, split), nfes=nfes, unmask=unmask, beam=beam, most=most
+            )
+        ]
+        for row in rows_here:
+            row["split"] = split
+            say(f"{chosen.name}: nfe {row['nfe']}, solved {row['solved']:.4f}, pieces {row['pieces']:.4f}")
+        write_results(done, rows_here)
+        rows += rows_here
+        write_results(out / "jigsaw.jsonl", rows)
+    if rows:
+        write_results(out / "jigsaw.jsonl", rows)
+    return rows
+
+
+def trained(chosen: Setting, result: TrainResult) -> dict[str, Any]:
+    """What training came to, for the rows of a setting, and where they come from."""
+    reached = seconds_to(history(result.out), 0.9)
+    return {
+        "trained_steps": result.steps,
+        "train_seconds": round(result.seconds, 1),
+        "seconds_to_90": reached,
+        **provenance(command_of(chosen)),
+    }

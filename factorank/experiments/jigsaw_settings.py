@@ -1,0 +1,156 @@
+"""The settings of the jigsaw experiment: the default model, the paper's, and what can be changed in them."""
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import torch
+
+from factorank.data.jigsaw import SIDE, Direction, augmentations, check_grid
+from factorank.errors import FactorankError
+from factorank.models import PermutationModel, PieceConvolution, PieceEncoder
+from factorank.models.model import Masks, Objective
+from factorank.models.pieces import Pieces
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A model and how it is trained."""
+
+    label: str = "default"
+    """What rows of results and folders call it."""
+    grid: int = 3
+    """Pieces in a row; the permutation has its square."""
+    seed: int = 0
+    code: str = "lehmer"
+    objective: Objective = "masked"
+    masks: Masks | None = None
+    """What a masked model learns to predict: "all" (unless given) for one evaluation, "any" for several."""
+    direction: Direction | None = None
+    """Unless given the one in which position i of the code speaks of piece i: slot-of-piece for all codes but
+    insertion."""
+    encoder: str = "mlp"
+    """"convolution", or "mlp", which "+edges", "+contrast" and "+means" extend; see
+    :mod:`factorank.models.pieces`."""
+    aligned: bool = True
+    """One token for a piece and its code value; otherwise pieces and code are tokens apart."""
+    width: int = 128
+    depth: int = 7
+    heads: int = 8
+    dropout: float = 0.0
+    augment: str = "crop+flip"
+    batch_size: int = 1024
+    lr: float = 2e-3
+    warmup: int = 500
+    weight_decay: float = 0.01
+    clip: float | None = 1.0
+    ema: float | None = 0.999
+    steps: int | None = None
+    """Training steps; the learning rate falls to zero with them. None: as many as there is time for."""
+    seconds: float | None = 300.0
+    """Training time; the learning rate falls to zero with it unless ``steps`` are given."""
+
+    def __post_init__(self) -> None:
+        check_grid(self.grid)
+        augmentations(self.augment)
+        if self.steps is None and self.seconds is None:
+            raise FactorankError("training ends after so many steps or so many seconds; give one of them")
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.label}-{self.grid}x{self.grid}-{self.code}-{self.objective}-{self.seed}"
+
+    @property
+    def n(self) -> int:
+        return self.grid**2
+
+    @property
+    def masks_used(self) -> Masks:
+        return self.masks or ("all" if self.objective == "masked" else "any")
+
+    @property
+    def direction_used(self) -> Direction:
+        return self.direction or ("piece-of-slot" if self.code == "insertion" else "slot-of-piece")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "direction": "piece-of-slot",
+        "encoder": "convolution",
+        "aligned": False,
+        "masks": "any",
+        "augment": "none",
+        "lr": 3e-4,
+        "ema": None,
+    },
+}
+"""Ours, and the paper's: the network of Symmetric Diffusers, whose code tokens attend to piece tokens, all of
+them or, autoregressive, those before; its learning rate, and nothing done to the pictures."""
+
+
+def setting(preset: str = "default", **changes: Any) -> Setting:
+    """A preset, with what is not None changed.
+
+    >>> setting("paper", grid=4, objective="autoregressive").name
+    'paper-4x4-lehmer-autoregressive-0'
+    """
+    if preset not in PRESETS:
+        raise FactorankError(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
+    known = {field.name for field in fields(Setting)}
+    for name in changes:
+        if name not in known:
+            raise FactorankError(f"a setting has no {name!r}; it has {', '.join(sorted(known))}")
+    given = {key: value for key, value in changes.items() if value is not None}
+    return Setting(**({"label": preset} | PRESETS[preset] | given))
+
+
+def build(chosen: Setting, side: int = SIDE) -> PermutationModel:
+    """The untrained model of a setting, for pictures of that side; the seed decides its first weights."""
+    torch.manual_seed(chosen.seed)
+    kind, *features = chosen.encoder.split("+")
+    if kind not in ("mlp", "convolution") or (features and kind != "mlp"):
+        raise FactorankError(
+            f"the encoder is 'convolution' or 'mlp' with features joined by +, not {chosen.encoder!r}"
+        )
+    options: dict[str, Any] = {"aligned": chosen.aligned, "direction": chosen.direction_used}
+    shape = (chosen.grid, check_grid(chosen.grid, side), chosen.width)
+    context: Pieces
+    if kind == "mlp":
+        context = PieceEncoder(*shape, features=tuple(features), **options)
+    else:
+        context = PieceConvolution(*shape, **options)
+    model = PermutationModel(
+        chosen.n,
+        chosen.code,
+        chosen.objective,
+        chosen.width,
+        chosen.depth,
+        chosen.heads,
+        chosen.dropout,
+        context=context,
+        masks=chosen.masks_used,
+    )
+    model.padded = False  # every puzzle has all its pieces
+    return model
+
+
+def describe(chosen: Setting) -> dict[str, Any]:
+    """The setting as it goes into each row of the results."""
+    filled = replace(chosen, masks=chosen.masks_used, direction=chosen.direction_used)
+    row = asdict(filled)
+    for old, new in (("seconds", "train_limit"), ("steps", "step_limit")):
+        row[new] = row.pop(old)
+    return row
+
+
+def command_of(chosen: Setting) -> str:
+    """The command line that trains a setting."""
+    preset = chosen.label if chosen.label in PRESETS else "default"
+    base = setting(preset)
+    words = ["factorank jigsaw train"] + ([] if preset == "default" else [f"--preset {preset}"])
+    for field in fields(Setting):
+        value = getattr(chosen, field.name)
+        if value != getattr(base, field.name):
+            words.append(f"--{field.name.replace('_', '-')} {value}")
+    return " ".join(words)

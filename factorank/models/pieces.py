@@ -1,0 +1,189 @@
+"""Context encoders for jigsaw pieces: one token a piece.
+
+Pixels come as bytes and are brought to about unit variance by ``(byte - 127.5) / 64``, which bfloat16 holds
+without rounding: pieces of a clear sky differ by single grey levels. What an edge looks like decides which
+piece goes beside it, so the encoder of the default model, :class:`PieceEncoder`, is a plain perceptron that
+sees every pixel at its place; :class:`PieceConvolution` is the convolutional one of earlier work, whose
+pooling throws most of the edge away.
+"""
+
+import math
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from factorank.errors import ModelError
+from factorank.models.context import register_context
+
+FEATURES = ("edges", "contrast", "means")
+WAVES = 6
+"""How many wavelengths a mean is shown at: 256, 128, … 8 grey levels."""
+
+
+class Pieces(nn.Module):
+    """What the encoders share: the shape of the puzzle, and the tokens' places where they need some.
+
+    Args:
+        grid: pieces in a row; n is its square.
+        piece: pixels in a row of a piece.
+        width: of the tokens.
+        channels: of a pixel.
+        aligned: one token serves piece i and position i of the code. Otherwise the pieces stand before the
+            code as tokens of their own, each with an embedding of its place.
+        direction: how the order that the model learns is to be read; see :mod:`factorank.data.jigsaw`. It
+            changes nothing here; it is kept with the weights.
+    """
+
+    def __init__(
+        self,
+        grid: int,
+        piece: int,
+        width: int,
+        channels: int = 3,
+        *,
+        aligned: bool = True,
+        direction: Literal["slot-of-piece", "piece-of-slot"] = "slot-of-piece",
+    ) -> None:
+        super().__init__()
+        self.grid, self.piece, self.width, self.channels = grid, piece, width, channels
+        self.aligned, self.direction = aligned, direction
+        self.places = None if aligned else nn.Parameter(0.5 * torch.randn(grid**2, width))
+
+    def forward(self, pieces: Tensor) -> Tensor:
+        """Bytes ``(*batch, n, piece, piece, channels)`` to tokens ``(*batch, n, width)``."""
+        shape = (self.grid**2, self.piece, self.piece, self.channels)
+        if not isinstance(pieces, Tensor) or pieces.dtype != torch.uint8 or pieces.shape[-4:] != shape:
+            given = f"{pieces.dtype} {tuple(pieces.shape)}" if isinstance(pieces, Tensor) else type(pieces)
+            raise ModelError(
+                f"the pieces of a puzzle are bytes (*batch, {', '.join(map(str, shape))}), not {given}"
+            )
+        tokens = self.tokens((pieces.float() - 127.5) / 64)
+        return tokens if self.places is None else tokens + self.places
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def config(self) -> dict[str, Any]:
+        names = ("grid", "piece", "width", "channels", "aligned", "direction")
+        return {name: getattr(self, name) for name in names}
+
+
+class PieceEncoder(Pieces):
+    """A perceptron with one hidden layer of twice the width over the pixels of a piece.
+
+    ``features`` adds to what it sees: "edges", the four border strips through a linear map that the opposite
+    sides share, so that edges that match look alike; "contrast", the pixels again with the piece's mean taken
+    out and its deviation brought to one, which shows the structure of faint pieces; "means", the mean colours
+    of the piece and of its four edges as sines and cosines of falling wavelength, which tells colours apart
+    by single grey levels.
+
+    >>> encoder = PieceEncoder(grid=3, piece=10, width=16, features=("edges", "means"))
+    >>> encoder(torch.zeros(2, 9, 10, 10, 3, dtype=torch.uint8)).shape
+    torch.Size([2, 9, 16])
+    """
+
+    def __init__(
+        self,
+        grid: int,
+        piece: int,
+        width: int,
+        channels: int = 3,
+        *,
+        features: tuple[str, ...] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(grid, piece, width, channels, **options)
+        self.features = tuple(features)
+        for name in self.features:
+            if name not in FEATURES:
+                raise ModelError(f"the features of a piece are {', '.join(FEATURES)}, not {name!r}")
+        seen = piece * piece * channels
+        size = seen
+        if "edges" in self.features:
+            # Rows and columns have maps of their own, each for both of its sides.
+            self.edges = nn.Parameter(
+                torch.randn(2, piece * channels, width // 2) * (piece * channels) ** -0.5
+            )
+            size += 4 * (width // 2)
+        if "contrast" in self.features:
+            size += seen
+        if "means" in self.features:
+            size += 5 * channels * 2 * WAVES
+        self.up, self.down = nn.Linear(size, 2 * width), nn.Linear(2 * width, width)
+        for linear in (self.up, self.down):
+            nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
+            nn.init.zeros_(linear.bias)
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        seen = [pixels.flatten(-3)]
+        if "edges" in self.features:
+            rows, columns = self.edges
+            seen += [
+                pixels[..., 0, :, :].flatten(-2) @ rows,
+                pixels[..., -1, :, :].flatten(-2) @ rows,
+                pixels[..., :, 0, :].flatten(-2) @ columns,
+                pixels[..., :, -1, :].flatten(-2) @ columns,
+            ]
+        if "contrast" in self.features:
+            flat = seen[0]
+            middle = flat - flat.mean(-1, keepdim=True)
+            seen.append(middle * (middle.square().mean(-1, keepdim=True) + 64.0**-2).rsqrt())
+        if "means" in self.features:
+            seen.append(_waves(pixels))
+        return self.down(F.gelu(self.up(torch.cat(seen, -1))))
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | {"features": list(self.features)}
+
+
+def _waves(pixels: Tensor) -> Tensor:
+    """The mean colours of the piece and of its top, bottom, left and right edge, ``(*batch, features)``."""
+    means = torch.stack(
+        [
+            pixels.mean((-3, -2)),
+            pixels[..., 0, :, :].mean(-2),
+            pixels[..., -1, :, :].mean(-2),
+            pixels[..., :, 0, :].mean(-2),
+            pixels[..., :, -1, :].mean(-2),
+        ],
+        -1,
+    )
+    turns = torch.exp2(torch.arange(WAVES, device=pixels.device)) * (math.pi / 2)  # 4 is 256 grey levels
+    angles = (means[..., None] * turns).flatten(-3)
+    return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+class PieceConvolution(Pieces):
+    """Two convolutions with pooling and two linear layers, as Symmetric Diffusers embeds a piece.
+
+    Group norms stand for its batch norms, so that a puzzle does not depend on the others in its batch.
+    Zhang et al., "Symmetric Diffusers: Learning Discrete Diffusion on Finite Symmetric Groups", 2025.
+    """
+
+    def __init__(self, grid: int, piece: int, width: int, channels: int = 3, **options: Any) -> None:
+        super().__init__(grid, piece, width, channels, **options)
+        side = (piece + 3) // 4  # halved twice, rounded up
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, 32, 3, padding=1),
+            nn.GroupNorm(8, 32),
+            nn.ReLU(),
+            nn.MaxPool2d(2, ceil_mode=True),
+            nn.Conv2d(32, 64, 3, padding=1),
+            nn.GroupNorm(8, 64),
+            nn.ReLU(),
+            nn.MaxPool2d(2, ceil_mode=True),
+            nn.Flatten(),
+            nn.Linear(64 * side * side, 2 * width),
+            nn.ReLU(),
+            nn.Linear(2 * width, width),
+        )
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        rows = pixels.flatten(0, -4).movedim(-1, 1)
+        return self.layers(rows).view(*pixels.shape[:-3], self.width)
+
+
+register_context("pieces", PieceEncoder)
+register_context("piece-convolution", PieceConvolution)

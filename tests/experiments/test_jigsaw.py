@@ -1,0 +1,328 @@
+"""The jigsaw experiment: scores against brute force, training and resuming at a tiny size."""
+
+import json
+import math
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from scipy.stats import binomtest
+
+import factorank as fr
+from factorank.data.jigsaw import Pictures, cut, join, scrambled
+from factorank.experiments import jigsaw
+from factorank.experiments.jigsaw_scores import Scores, pieces_alike, wilson
+from factorank.experiments.jigsaw_settings import build, command_of, setting
+from factorank.experiments.jigsaw_solving import evaluate, puzzles_per_second, solve
+
+TINY = {"grid": 2, "width": 16, "depth": 1, "heads": 2, "batch_size": 32, "warmup": 5, "steps": 20}
+
+
+def fields(count, side=16, seed=0):
+    """Smooth random pictures that get redder to the right and greener downwards."""
+    coarse = torch.rand((count, 3, 5, 5), generator=torch.Generator().manual_seed(seed)) / 2
+    ramp = torch.linspace(0, 0.5, 5)
+    coarse += torch.stack([ramp.expand(5, 5), ramp[:, None].expand(5, 5), torch.zeros(5, 5)])
+    smooth = F.interpolate(coarse, size=(side, side), mode="bicubic", align_corners=True)
+    return (255 * smooth).round().clamp(0, 255).to(torch.uint8).movedim(1, -1).contiguous()
+
+
+PICTURES = Pictures(fields(400), fields(60, seed=1), fields(80, seed=2))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Speed is measured on one small batch."""
+    monkeypatch.setattr(jigsaw, "puzzles_per_second", partial(puzzles_per_second, batch_size=8, seconds=0))
+
+
+# Scores.
+
+
+@pytest.mark.parametrize("direction", ["slot-of-piece", "piece-of-slot"])
+def test_scores_against_brute_force(direction):
+    """Pieces of few colours, so that many are identical, and guesses of which some are no permutations."""
+    generator = torch.Generator().manual_seed(0)
+    pieces = torch.randint(2, (300, 4, 1, 1, 1), generator=generator)
+    order = fr.random_permutations(4, (300,), generator=generator)
+    found = order.clone()
+    change = torch.randint(4, (300, 2), generator=generator)
+    rows = torch.arange(300)
+    found[rows, change[:, 0]] = order[rows, change[:, 1]]
+    found[::2, :] = fr.random_permutations(4, (150,), generator=generator)
+    scores = Scores()
+    for part in (slice(0, 77), slice(77, 300)):
+        scores.add(order[part], found[part], pieces[part], direction)
+    summary = scores.summary()
+
+    solved = identical = right = alike = 0
+    for truth, guess, shown in zip(order.tolist(), found.tolist(), pieces.flatten(1).tolist(), strict=True):
+        right += sum(a == b for a, b in zip(truth, guess, strict=True))
+        solved += truth == guess
+        picture = [0] * 4  # what the true picture shows in each slot
+        for entry, value in enumerate(truth):
+            slot, piece = (value, entry) if direction == "slot-of-piece" else (entry, value)
+            picture[slot] = shown[piece]
+        good = 0
+        for entry, value in enumerate(guess):
+            slot, piece = (value, entry) if direction == "slot-of-piece" else (entry, value)
+            good += shown[piece] == picture[slot]
+        alike += good
+        identical += good == 4 and sorted(guess) == [0, 1, 2, 3]
+    assert 0 < solved < identical < 300
+    assert summary["puzzles"] == 300
+    assert summary["solved"] == solved / 300
+    assert summary["solved_identical"] == identical / 300
+    assert summary["pieces"] == pytest.approx(right / 1200)
+    assert summary["pieces_identical"] == pytest.approx(alike / 1200)
+    assert summary["pieces_low"] < summary["pieces"] < summary["pieces_high"]
+
+
+def test_both_directions_have_the_same_scores():
+    order, pieces = scrambled(fields(50, 4), 2)
+    pieces[:, 1] = pieces[:, 0]
+    found = fr.random_permutations(4, (50,), generator=torch.Generator().manual_seed(3))
+    one, other = Scores(), Scores()
+    one.add(order, found, pieces, "slot-of-piece")
+    other.add(fr.inverse(order), fr.inverse(found), pieces, "piece-of-slot")
+    assert one.summary() == pytest.approx(other.summary())
+    assert one.pieces_identical > one.pieces
+
+
+def test_identical_means_every_pixel():
+    pieces = torch.zeros(3, 4, 4, 3, dtype=torch.uint8)
+    pieces[2, 3, 3, 2] = 1
+    truth = torch.tensor([0, 1, 2])
+    assert pieces_alike(truth, torch.tensor([1, 0, 2]), pieces, "slot-of-piece").all()
+    assert pieces_alike(truth, torch.tensor([2, 1, 0]), pieces, "slot-of-piece").tolist() == [
+        False,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 7), (7, 7), (1, 9), (9990, 10_000), (5000, 10_000)])
+def test_wilson_against_scipy(count, total):
+    interval = binomtest(count, total).proportion_ci(0.95, method="wilson")
+    assert wilson(count, total) == pytest.approx((interval.low, interval.high), abs=1e-6)
+
+
+def test_scores_refuse():
+    with pytest.raises(fr.FactorankError, match="no puzzle was scored"):
+        Scores().summary()
+    with pytest.raises(fr.FactorankError, match=r"\(2, 4\) truths but \(1, 4\) solutions"):
+        Scores().add(torch.zeros(2, 4), torch.zeros(1, 4), torch.zeros(2, 4, 1, 1, 1), "slot-of-piece")
+
+
+# Settings.
+
+
+def test_the_defaults_of_a_setting_follow_from_code_and_objective():
+    assert setting().direction_used == "slot-of-piece"
+    assert setting(code="insertion").direction_used == "piece-of-slot"
+    assert setting(code="insertion", direction="slot-of-piece").direction_used == "slot-of-piece"
+    assert setting().masks_used == "all"
+    assert setting(objective="autoregressive").masks_used == "any"
+    assert setting("paper").direction_used == "piece-of-slot"
+    assert setting("paper", lr=None).lr == 3e-4
+
+
+@pytest.mark.parametrize("grid", [3, 4, 5, 6, 7, 8])
+def test_the_default_model_has_at_most_1_7_million_parameters(grid):
+    for encoder in ("mlp", "mlp+edges+contrast+means"):
+        assert sum(w.numel() for w in build(setting(grid=grid, encoder=encoder)).parameters()) <= 1_700_000
+
+
+def test_insertion_and_left_lehmer_say_the_same_in_opposite_directions():
+    """Why insertion has its direction: its code of the pieces in reading order is, position by position, the
+    left-Lehmer code of their slots."""
+    slot = fr.random_permutations(9, (200,))
+    places = torch.arange(9)
+    left = fr.Lehmer(side="left").encode(slot)
+    assert torch.equal(fr.Insertion().encode(fr.inverse(slot)), places - left)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"preset": "other"}, "there is no preset 'other'; there are default, paper"),
+        ({"speed": 3}, "a setting has no 'speed'; it has aligned, augment"),
+        ({"grid": 40}, "a grid from 1 to 32, not 40"),
+        ({"augment": "blur"}, "augment is 'none' or some of"),
+    ],
+)
+def test_settings_refuse(changes, message):
+    with pytest.raises(fr.FactorankError, match=message):
+        setting(**changes)
+
+
+@pytest.mark.parametrize("encoder", ["cnn", "convolution+edges", "mlp+corners"])
+def test_unknown_encoders(encoder):
+    with pytest.raises(
+        fr.FactorankError, match=r"encoder is 'convolution' or 'mlp' with|features of a piece"
+    ):
+        build(setting(encoder=encoder))
+
+
+# Training.
+
+
+def test_it_learns_and_its_solutions_are_pictures():
+    model, result = jigsaw.learn(
+        setting(**(TINY | {"steps": 300, "lr": 1e-2, "ema": 0.98, "augment": "none"})),
+        PICTURES,
+        device="cpu",
+        watch_every=None,
+    )
+    assert result.steps == 300
+    scores = evaluate(lambda pieces: solve(model, pieces), PICTURES.test, 2, "slot-of-piece").summary()
+    assert scores["solved"] > 0.5  # 1/24 by chance
+    order, pieces = scrambled(PICTURES.test, 2, seed=9)
+    found = solve(model, pieces)
+    for picture, slots, shown, truth in zip(PICTURES.test, found, pieces, order, strict=True):
+        by_slot = shown[fr.inverse(slots)]
+        assert torch.equal(join(by_slot, 2), picture) == torch.equal(slots, truth)
+        assert sorted(map(bytes, by_slot.flatten(1).numpy())) == sorted(
+            map(bytes, cut(picture, 2).flatten(1).numpy())
+        )
+
+
+@pytest.mark.parametrize("code", fr.code_names())
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_every_code_objective_and_preset_can_be_run(preset, objective, code, tmp_path):
+    chosen = setting(preset, **(TINY | {"code": code, "objective": objective, "steps": 2}))
+    (row,) = jigsaw.run([chosen], tmp_path, pictures=PICTURES, most=10, device="cpu", watch_every=None)
+    assert (row["code"], row["objective"], row["grid"], row["nfe"]) == (
+        *(code, objective, 2),
+        1 if objective == "masked" else 4,
+    )
+    needed = {"experiment", "method", "unmask", "seed", "parameters", "solved", "pieces", "solved_identical"}
+    needed |= {"pieces_identical", "per_second", "command", "commit", "device", "seconds", "split"}
+    assert needed <= row.keys()
+    assert all(not isinstance(value, dict | list) for value in row.values())
+    assert row["puzzles"] == 10
+
+
+def test_several_evaluations_and_beams(tmp_path):
+    chosen = setting(**(TINY | {"masks": "any", "steps": 2}))
+    rows = jigsaw.run([chosen], tmp_path / "m", pictures=PICTURES, nfes=(1, 2, 4), most=9, device="cpu")
+    assert [(row["nfe"], row["unmask"], row["beam"]) for row in rows] == [
+        (k, "confident", None) for k in (1, 2, 4)
+    ]
+    chosen = setting(**(TINY | {"objective": "autoregressive", "steps": 2}))
+    (row,) = jigsaw.run([chosen], tmp_path / "a", pictures=PICTURES, beam=3, most=9, device="cpu")
+    assert (row["nfe"], row["unmask"], row["beam"]) == (4, "left-to-right", 3)
+    model = build(setting(**(TINY | {"objective": "autoregressive"})), 16).eval()
+    pieces = scrambled(PICTURES.test, 2)[1]
+    best = model.distribution(pieces).beam(24)[0][:, 0]
+    assert torch.equal(solve(model, pieces, beam=24), best)
+
+
+def test_a_run_goes_on_where_it_was_stopped_and_is_not_done_twice(tmp_path, monkeypatch):
+    chosen = [setting(**(TINY | {"seed": seed, "steps": 12})) for seed in (0, 1)]
+    options = {"pictures": PICTURES, "device": "cpu", "most": 20, "watch_every": 4}
+    quiet = jigsaw.run(chosen, tmp_path / "quiet", **options)
+
+    stopped = jigsaw.run(chosen, tmp_path / "stopped", call_seconds=1e-3, **options)
+    assert stopped == []
+    assert (tmp_path / "stopped" / chosen[0].name / "checkpoints").is_dir()
+    resumed = jigsaw.run(chosen, tmp_path / "stopped", call_seconds=600, **options)
+    for one, other in zip(quiet, resumed, strict=True):
+        assert one["pieces"] == other["pieces"]
+        weights = [
+            tmp_path / way / one_name / "model.safetensors"
+            for way in ("quiet", "stopped")
+            for one_name in [one_of(one)]
+        ]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
+
+    def never(*arguments, **options):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(jigsaw, "learn", never)
+    again = jigsaw.run(chosen, tmp_path / "quiet", **options)
+    assert again == quiet
+    lines = (tmp_path / "quiet" / "jigsaw.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == quiet
+    assert [row["seed"] for row in quiet] == [0, 1]
+
+
+def one_of(row):
+    return f"{row['label']}-{row['grid']}x{row['grid']}-{row['code']}-{row['objective']}-{row['seed']}"
+
+
+def test_training_is_watched_and_the_time_to_90_percent_found(tmp_path, monkeypatch):
+    chosen = setting(**TINY)
+    (row,) = jigsaw.run([chosen], tmp_path, pictures=PICTURES, most=20, device="cpu", watch_every=5)
+    lines = jigsaw.history(tmp_path / chosen.name)
+    watched = [line for line in lines if "solved" in line]
+    assert [line["step"] for line in watched] == [5, 10, 15, 20]
+    assert all(0 <= line["solved"] <= line["pieces"] <= 1 for line in watched)
+    assert row["seconds_to_90"] is None
+    assert row["trained_steps"] == 20
+    path = tmp_path / chosen.name / "metrics.jsonl"
+    path.write_text('{"step": 1, "seconds": 2.5, "solved": 0.91}\n{"step": 2, "seco')
+    assert jigsaw.history(tmp_path / chosen.name) == [{"step": 1, "seconds": 2.5, "solved": 0.91}]
+
+
+def test_time_ends_a_run_and_what_is_left_of_it_is_known(tmp_path):
+    chosen = setting(**(TINY | {"steps": None, "seconds": 0.3}))
+    _, result = jigsaw.learn(chosen, PICTURES, tmp_path / "run", device="cpu", log_every=1)
+    assert result.stopped == "max_seconds"
+    assert result.steps > 0
+    _, again = jigsaw.learn(chosen, PICTURES, tmp_path / "run", device="cpu", log_every=1)
+    assert again.steps <= result.steps + 2  # nothing was left, or next to nothing
+    with pytest.raises(
+        fr.FactorankError, match=r"falls over the 90 seconds .* cannot stop after 10; give steps"
+    ):
+        jigsaw.learn(
+            setting(**(TINY | {"steps": None, "seconds": 90.0})), PICTURES, call_seconds=10, device="cpu"
+        )
+
+
+def test_training_can_begin_from_a_trained_model(tmp_path):
+    first, _ = jigsaw.learn(setting(**TINY), PICTURES, tmp_path / "one", device="cpu", watch_every=None)
+    gentle = setting(**(TINY | {"lr": 1e-12, "weight_decay": 0.0, "steps": 1, "label": "more", "seed": 5}))
+    more, _ = jigsaw.learn(
+        gentle, PICTURES, tmp_path / "two", start=tmp_path / "one", device="cpu", watch_every=None
+    )
+    for one, other in zip(first.parameters(), more.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_folder_of_another_setting_is_refused(tmp_path):
+    jigsaw.learn(setting(**(TINY | {"steps": 2})), PICTURES, tmp_path, device="cpu", watch_every=None)
+    with pytest.raises(fr.FactorankError, match=r"holds a run with another lr, steps; .* lr=0.002, steps=2"):
+        jigsaw.learn(setting(**(TINY | {"steps": 3, "lr": 1.0})), PICTURES, tmp_path, device="cpu")
+    chosen = setting(**TINY)
+    with pytest.raises(
+        fr.FactorankError, match="two settings have the name default-2x2-lehmer-masked-0; give"
+    ):
+        jigsaw.run([chosen, chosen], tmp_path, pictures=PICTURES)
+    with pytest.raises(fr.FactorankError, match="from the 'test' or the 'held_out' split, not 'train'"):
+        jigsaw.run([chosen], tmp_path, pictures=PICTURES, split="train")
+
+
+def test_speed_is_counted_in_puzzles():
+    calls = []
+
+    def solver(pieces):
+        calls.append(len(pieces))
+        return torch.zeros(len(pieces), 4, dtype=torch.int64)
+
+    rate = puzzles_per_second(solver, PICTURES.test, 2, batch_size=100, seconds=0.05)
+    assert set(calls) == {100}
+    assert len(calls) >= 3
+    assert math.isfinite(rate)
+    assert rate > 0
+
+
+def test_the_command_of_a_setting():
+    assert command_of(setting()) == "factorank jigsaw train"
+    assert (
+        command_of(setting("paper", grid=4, lr=1e-3))
+        == "factorank jigsaw train --preset paper --grid 4 --lr 0.001"
+    )
+    assert command_of(setting(label="no-ema", ema=0.5)) == "factorank jigsaw train --label no-ema --ema 0.5"
