@@ -1,0 +1,37 @@
+"""Results to figures: drawn from plain numbers, as the result files hold them, without torch."""
+
+import os
+
+from factorank.errors import FactorankError
+from factorank.figures.codes import codes_figure
+from factorank.figures.cyclic import cyclic_figure
+from factorank.figures.drawing import read_results
+from factorank.figures.fits import fit_figure
+from factorank.figures.votes import votes_figure, votes_means
+
+__all__ = [
+    "FIGURES",
+    "codes_figure",
+    "cyclic_figure",
+    "draw",
+    "fit_figure",
+    "read_results",
+    "votes_figure",
+    "votes_means",
+]
+
+FIGURES = {"cyclic": cyclic_figure, "codes": codes_figure, "votes": votes_figure}
+"""The figures that are drawn from a results file, by the name of the experiment in its rows."""
+
+
+def draw(name: str, results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Draw the figure of an experiment from its results file."""
+    if name not in FIGURES:
+        raise FactorankError(f"there is no figure {name!r}; there are {', '.join(FIGURES)}")
+    experiments = {str(row.get("experiment")) for row in read_results(results)}
+    if experiments != {name}:
+        held = f"results of {', '.join(sorted(experiments))}" if experiments else "no results"
+        raise FactorankError(
+            f"{results}: a figure of {name} is drawn from its results, but the file holds {held}"
+        )
+    FIGURES[name](results, path)

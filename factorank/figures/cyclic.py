@@ -1,0 +1,74 @@
+"""The figure of the cyclic experiment."""
+
+import os
+from typing import Any
+
+from factorank.errors import FactorankError
+from factorank.figures.drawing import CODE_STYLES, pyplot_module, read_results, save
+
+
+def cyclic_figure(
+    results: str | os.PathLike[str], path: str | os.PathLike[str], unmask: str = "left-to-right"
+) -> None:
+    """Against the NFE: different samples, valid ones, cyclic ones, and the divergence from the uniform law.
+
+    Lines are masked models, white marks at the right autoregressive ones; means over the seeds.
+    """
+    pyplot = pyplot_module()
+    rows = [row for row in read_results(results) if row["unmask"] == unmask]
+    if not rows:
+        raise FactorankError(f"{results} holds no results of unmasking {unmask}")
+    n, expected = rows[0]["n"], 100 * rows[0]["unique_expected"]
+    panels = {
+        "unique": "unique (%)",
+        "unique_valid": "unique and valid (%)",
+        "unique_cyclic": "unique, valid and cyclic (%)",
+        "kl": "KL to uniform (bits)",
+    }
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(15, 4.3), layout="constrained")
+    for axis, (key, title) in zip(axes, panels.items(), strict=True):
+        for place, (code, (grey, mark, line)) in enumerate(CODE_STYLES.items()):
+            for objective in ("masked", "autoregressive"):
+                chosen = [row for row in rows if (row["code"], row["objective"]) == (code, objective)]
+                points = _by_nfe(chosen, key, 1 if key == "kl" else 100)
+                if not points:
+                    continue
+                masked = objective == "masked"
+                # Codes that agree would hide each other: each stands a little beside the NFE.
+                aside = 0.05 * (place - 2) if masked else 0.45 + 0.13 * place
+                axis.plot(
+                    [nfe + aside for nfe, _ in points],
+                    [value for _, value in points],
+                    color=grey,
+                    marker=mark,
+                    markersize=5.5,
+                    markerfacecolor=grey if masked else "white",
+                    linestyle=line if masked else "none",
+                    linewidth=1.2,
+                    label=f"{code}, {objective}",
+                )
+        if key == "kl":
+            axis.set_yscale("symlog", linthresh=0.01)
+            axis.set_ylim(bottom=0)
+            axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        else:
+            axis.axhline(expected, color="black", linestyle=":", linewidth=1.2, label="a perfect model")
+            axis.set_ylim(-4, 104)
+        if key == "unique_cyclic":
+            axis.axhline(
+                100 / n, color="0.5", linestyle=(0, (6, 3)), linewidth=1.2, label="random permutations"
+            )
+        axis.set(title=title, xlabel="network evaluations (NFE)", xticks=range(1, n + 1))
+        axis.grid(alpha=0.3)
+    handles, labels = axes[2].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncol=6, fontsize=9, frameon=False)
+    save(figure, path)
+
+
+def _by_nfe(rows: list[dict[str, Any]], key: str, scale: float) -> list[tuple[int, float]]:
+    """The mean of a value over the rows of each NFE, where it is known."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        if row[key] is not None:
+            found.setdefault(row["nfe"], []).append(scale * row[key])
+    return sorted((nfe, sum(values) / len(values)) for nfe, values in found.items())
