@@ -70,15 +70,15 @@ def test_training_learns_to_sort(case, generator):
     fr.train(
         model,
         lambda rows, made: numbers(rows, 4, made),
-        steps=250,
-        batch_size=128,
-        lr=5e-3,
-        ema=0.98,
+        steps=150,
+        batch_size=64,
+        lr=1e-2,
+        ema=0.97,
         device="cpu",
     )
     after = (model.mode(test) == test_order).all(-1).float().mean()
     assert before < 0.25
-    assert after > 0.7
+    assert after > 0.85
     solved = test.gather(1, model.mode(test)[..., None]).squeeze(-1)
     assert (solved.diff(dim=-1) > 0).all(-1).float().mean() == after
 
@@ -208,3 +208,32 @@ def test_trains_captured_on_a_gpu(case):
     )
     assert (model.mode(test) == test_order).all(-1).float().mean() > 0.6
     assert fr.is_permutation(model.sample(test, generator=torch.Generator("cuda"))).all()
+
+
+@every_case
+def test_the_loss_is_one_graph(case, generator):
+    """Nothing in it breaks the graph of the compiler; what the compiler makes of it is the same."""
+    model = build(case)
+    order, x = numbers(6, 4, generator)
+    noise = model.noise(torch.Size([6]), device="cpu", generator=generator)
+    compiled = torch.compile(model.loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(order, x, noise=noise), model.loss(order, x, noise=noise))
+    order[2, 1] = 7  # no permutation: refused where it can be looked at, and no number elsewhere
+    assert compiled(order, x, noise=noise).isnan().tolist() == [False, False, True, False, False, False]
+
+
+@pytest.mark.gpu
+@every_case
+def test_the_same_on_a_gpu(case, generator):
+    model = build(case)
+    order, x = numbers(50, 4, generator)
+    noise = model.noise(torch.Size([50]), device="cpu", generator=generator)
+    loss, mode = model.loss(order, x, noise=noise), model.mode(x)
+    model.cuda()
+    there = model.loss(order.cuda(), x.cuda(), noise=tuple(part.cuda() for part in noise))
+    torch.testing.assert_close(there.cpu(), loss, atol=1e-3, rtol=1e-3)
+    assert (model.mode(x.cuda()).cpu() == mode).all(-1).float().mean() > 0.9  # ties may fall differently
+    if isinstance(model, RiffleDiffusion):
+        likeliest = model.search(x.cuda(), beam=24, paths=5)[1].cpu()
+        wanted = model.cpu().search(x, beam=24, paths=5)[1]
+        torch.testing.assert_close(likeliest, wanted, atol=1e-3, rtol=1e-3)

@@ -8,6 +8,7 @@ from torch import nn
 
 import factorank as fr
 from factorank.baselines import RiffleDiffusion, RiffleShuffle
+from factorank.baselines.riffle_diffusion import diffusion
 from factorank.baselines.riffle_diffusion.generalized_plackett_luce import choice_log_prob
 from factorank.errors import ModelError
 from tests.models.naive import all_orders, assert_drawn_from
@@ -119,6 +120,15 @@ def test_a_wider_search_finds_likelier_ways(generator):
     narrow, wide = (model.search(pieces, beam, paths)[1][:, 0] for beam, paths in ((1, 1), (200, 50)))
     assert (wide >= narrow - 1e-5).all()
     assert (wide > narrow + 1e-3).any()
+
+
+def test_large_batches_go_through_in_parts(monkeypatch, generator):
+    model, pieces = model_of(4), torch.rand(7, 4, 2, generator=generator)
+    whole = model.search(pieces, 24, 5)
+    monkeypatch.setattr(diffusion, "MOST_TOKENS", 3 * 5 * 8)
+    parts = model.search(pieces, 24, 5)
+    assert parts[0].equal(whole[0])
+    torch.testing.assert_close(parts[1], whole[1])
 
 
 def test_the_places_see_no_later_place(generator):

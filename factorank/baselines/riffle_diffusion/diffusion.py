@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.types import _size
 
@@ -21,6 +22,8 @@ from factorank.models.given import evaluating
 from factorank.permutations import inverse, random_permutations
 
 Layout = Literal["slots", "pieces"]
+MOST_TOKENS = 2**21
+"""Tokens that a search gives to the network at once; larger batches go through in parts."""
 
 
 class RiffleDiffusion(OrderingModel):
@@ -107,7 +110,7 @@ class RiffleDiffusion(OrderingModel):
         ``tokens (rows, n, width)`` are those of the pieces as the list has them, and ``step``, a number or
         int64 ``(rows,)``, says which pair of the schedule the step is between, 0 the one that ends at order.
         """
-        time = self.time[step] if isinstance(step, int) else self.time[step][:, None]
+        time = self.time[step] if isinstance(step, int) else F.embedding(step, self.time)[:, None]
         pieces = tokens + self.place + time
         if self.slot is None:
             of_pieces: Tensor = self.head(self.network(pieces))
@@ -194,24 +197,28 @@ class RiffleDiffusion(OrderingModel):
         with evaluating(self):
             tokens = self.tokens(context)  # once: the steps only list them anew
             batch = tokens.shape[:-2]
-            tokens = tokens.reshape(-1, self.n, self.width)
-            rows = tokens.shape[0]
-            lists = torch.arange(self.n, device=tokens.device).expand(rows, 1, self.n)
-            total = torch.zeros((rows, 1), device=tokens.device)
-            for step in reversed(range(self.steps)):
-                count = lists.shape[1]
-                every = tokens[:, None].expand(-1, count, -1, -1).reshape(-1, self.n, self.width)
-                scores = self.scores(_listed(every, lists.reshape(-1, self.n)), step)
-                moves, log_probs = beam_search(scores, beam, min(beam, paths))
-                found = moves.shape[1]
-                ways = (total[..., None] + log_probs.view(rows, count, found)).flatten(1)
-                total, best = ways.topk(min(paths, count * found))
-                from_list = lists.gather(1, (best // found)[..., None].expand(-1, -1, self.n))
-                move = moves.view(rows, count * found, self.n).gather(
-                    1, best[..., None].expand(-1, -1, self.n)
-                )
-                lists = from_list.gather(-1, move)
+            at_once = max(1, MOST_TOKENS // (2 * self.n * paths))
+            rows = tokens.reshape(batch.numel(), self.n, self.width)
+            parts = [self._search(part, beam, paths) for part in rows.split(at_once)]
+        lists, total = (torch.cat(each) for each in zip(*parts, strict=True))
         return lists.view(*batch, *lists.shape[1:]), total.view(*batch, total.shape[1])
+
+    def _search(self, tokens: Tensor, beam: int, paths: int) -> tuple[Tensor, Tensor]:
+        rows = tokens.shape[0]
+        lists = torch.arange(self.n, device=tokens.device).expand(rows, 1, self.n)
+        total = torch.zeros((rows, 1), device=tokens.device)
+        for step in reversed(range(self.steps)):
+            count = lists.shape[1]
+            every = tokens[:, None].expand(-1, count, -1, -1)
+            scores = self.scores(_listed(every, lists).flatten(0, 1), step)
+            moves, log_probs = beam_search(scores, beam, min(beam, paths))
+            found = moves.shape[1]
+            ways = (total[..., None] + log_probs.view(rows, count, found)).flatten(1)
+            total, best = ways.topk(min(paths, count * found))
+            from_list = lists.gather(1, (best // found)[..., None].expand(-1, -1, self.n))
+            move = moves.view(rows, count * found, self.n).gather(1, best[..., None].expand(-1, -1, self.n))
+            lists = from_list.gather(-1, move)
+        return lists, total
 
     def config(self) -> dict[str, Any]:
         return super().config() | {"schedule": self.schedule, "layout": self.layout}
