@@ -81,7 +81,7 @@ def learn(
     settings: dict[str, Any] = {
         "steps": chosen.steps or ENDLESS,
         "schedule": "cosine" if chosen.steps else "time",
-        "max_seconds": call_seconds if chosen.steps else _seconds_left(chosen, out, call_seconds),
+        "max_seconds": call_seconds if chosen.steps else _time_of_call(chosen, out, call_seconds),
         "precision": "bf16" if on_cuda else "fp32",
         "compile": on_cuda,
         "log_every": 100,
@@ -95,8 +95,8 @@ def learn(
         lr=chosen.lr,
         warmup=chosen.warmup,
         weight_decay=chosen.weight_decay,
-        clip=chosen.clip,
-        ema=chosen.ema,
+        clip=chosen.clip or None,
+        ema=chosen.ema or None,
         seed=chosen.seed,
         device=device,
         out=out,
@@ -122,11 +122,16 @@ def _same_setting(out: Path, chosen: Setting, start: str | Path | None) -> None:
     write_json(path, ours)
 
 
-def _seconds_left(chosen: Setting, out: Path | None, call_seconds: float | None) -> float:
-    """What is left of the time of a run that the time ends, when it goes on."""
+def _time_left(chosen: Setting, out: Path | None) -> float:
+    """What is left of the time of a run that the time ends."""
     assert chosen.seconds is not None
     done = [line["seconds"] for line in history(out)]
-    left = max(chosen.seconds - (done[-1] if done else 0.0), 1e-3)
+    return max(chosen.seconds - (done[-1] if done else 0.0), 1e-3)
+
+
+def _time_of_call(chosen: Setting, out: Path | None, call_seconds: float | None) -> float:
+    """The time that a call of such a run takes: all that is left."""
+    left = _time_left(chosen, out)
     if call_seconds is not None and call_seconds < left:
         raise FactorankError(
             f"the learning rate falls over the {chosen.seconds:g} seconds of this setting, of which"
@@ -204,8 +209,9 @@ def run(
 
     Each setting has a folder under ``out``. A setting whose rows are there is not done again; one that was
     stopped goes on. ``call_seconds`` is the time of the whole call: settings with ``steps`` stop in time and
-    go on with the next call, and none is begun when the time is up. ``split`` is "test", or "held_out" to
-    choose by; ``most`` bounds the pictures that are scored. ``options`` go to :func:`learn`.
+    go on with the next call, and those with ``seconds`` are begun only if there is time for them. ``split``
+    is "test", or "held_out" to choose by; ``most`` bounds the pictures that are scored. ``options`` go to
+    :func:`learn`.
     """
     out, started = Path(out), time.perf_counter()
     names = [chosen.name for chosen in settings]
@@ -221,8 +227,8 @@ def run(
             rows += [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines()]
             continue
         left = None if call_seconds is None else call_seconds - (time.perf_counter() - started)
-        if left is not None and left <= 0:
-            say(f"{chosen.name}: no time left")
+        if left is not None and left <= (0 if chosen.steps else _time_left(chosen, folder)):
+            say(f"{chosen.name}: not enough time left in this call")
             continue
         pictures = pictures or cifar10(data)
         say(f"{chosen.name}: training")

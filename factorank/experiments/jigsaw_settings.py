@@ -1,6 +1,8 @@
 """The settings of the jigsaw experiment: the default model, the paper's, and what can be changed in them."""
 
+import json
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -42,8 +44,10 @@ class Setting:
     lr: float = 2e-3
     warmup: int = 500
     weight_decay: float = 0.01
-    clip: float | None = 1.0
-    ema: float | None = 0.999
+    clip: float = 1.0
+    """The largest norm of the gradient; 0 for no limit."""
+    ema: float = 0.999
+    """Decay of the moving average of the weights; 0 for none."""
     steps: int | None = None
     """Training steps; the learning rate falls to zero with them. None: as many as there is time for."""
     seconds: float | None = 300.0
@@ -82,7 +86,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "masks": "any",
         "augment": "none",
         "lr": 3e-4,
-        "ema": None,
+        "ema": 0.0,
     },
 }
 """Ours, and the paper's: the network of Symmetric Diffusers, whose code tokens attend to piece tokens, all of
@@ -133,6 +137,34 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel:
     )
     model.padded = False  # every puzzle has all its pieces
     return model
+
+
+def setting_of(model: PermutationModel, run: str | Path | None = None) -> Setting:
+    """The setting of a trained model: what its run's folder says, else what the model itself tells."""
+    path = None if run is None else Path(run) / "setting.json"
+    if path is not None and path.is_file():
+        known = {field.name for field in fields(Setting)}
+        return Setting(
+            **{name: value for name, value in json.loads(path.read_bytes()).items() if name in known}
+        )
+    context = model.context
+    if not isinstance(context, Pieces):
+        raise FactorankError("this model does not solve jigsaw puzzles: its context is not of pieces")
+    features = ["mlp", *context.features] if isinstance(context, PieceEncoder) else ["convolution"]
+    return Setting(
+        label="shipped",
+        grid=context.grid,
+        code=model.code.name,
+        objective=model.objective,
+        masks=model.masks,
+        direction=context.direction,
+        encoder="+".join(features),
+        aligned=context.aligned,
+        width=model.width,
+        depth=model.depth,
+        heads=model.heads,
+        dropout=model.dropout,
+    )
 
 
 def describe(chosen: Setting) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from factorank.figures.codes import codes_figure
 from factorank.figures.cyclic import cyclic_figure
 from factorank.figures.drawing import read_results
 from factorank.figures.fits import fit_figure
+from factorank.figures.jigsaw import jigsaw_figure, puzzle_figure
 from factorank.figures.votes import votes_figure, votes_means
 
 __all__ = [
@@ -15,12 +16,14 @@ __all__ = [
     "cyclic_figure",
     "draw",
     "fit_figure",
+    "jigsaw_figure",
+    "puzzle_figure",
     "read_results",
     "votes_figure",
     "votes_means",
 ]
 
-FIGURES = {"cyclic": cyclic_figure, "codes": codes_figure, "votes": votes_figure}
+FIGURES = {"cyclic": cyclic_figure, "codes": codes_figure, "jigsaw": jigsaw_figure, "votes": votes_figure}
 """The figures that are drawn from a results file, by the name of the experiment in its rows."""
 
 

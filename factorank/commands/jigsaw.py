@@ -1,0 +1,248 @@
+"""``factorank jigsaw``: train on puzzles, score a model, or solve a puzzle made of a picture."""
+
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from factorank.commands._processes import first_process, say
+from factorank.commands._text import table
+from factorank.errors import FactorankError
+
+if TYPE_CHECKING:
+    from factorank.data.jigsaw import Pictures
+
+
+@dataclass(kw_only=True)
+class _Data:
+    """Where the pictures come from."""
+
+    data: Path | None = None
+    """Where CIFAR-10 lies; $FACTORANK_DATA or the cache unless given. Downloaded if it is not there."""
+    pictures: Path | None = None
+    """A folder of pictures to use instead of CIFAR-10, with a tenth held out and a tenth for the test."""
+    most: int | None = None
+    """Score this many puzzles at most."""
+
+    def read(self) -> "Pictures":
+        from factorank.data.jigsaw import cifar10, picture_folder
+
+        if self.most is not None and self.most < 1:
+            raise FactorankError(f"--most is at least 1, not {self.most}")
+        return cifar10(self.data) if self.pictures is None else picture_folder(self.pictures)
+
+
+@dataclass(kw_only=True)
+class Train(_Data):
+    """Train a model on puzzles and score it; the same command goes on with a run that was stopped."""
+
+    grid: int = 3
+    """Pieces in a row."""
+    preset: Literal["default", "paper"] = "default"
+    """default: one token for each piece, a perceptron on its pixels. paper: the network of the paper."""
+    code: Literal["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"] | None = None
+    """The code of the solution; lehmer unless given."""
+    objective: Literal["masked", "autoregressive"] | None = None
+    """masked (unless given): the solution in one evaluation. autoregressive: one position after the other."""
+    direction: Literal["slot-of-piece", "piece-of-slot"] | None = None
+    """What the permutation says: the slot of each scrambled piece, or the piece of each slot. The default
+    preset takes the one in which a position of the code speaks of the piece at its token."""
+    masks: Literal["all", "any"] | None = None
+    """all: learn the solution from the pieces alone, for one evaluation. any: also from some of it."""
+    encoder: str | None = None
+    """convolution, or mlp, which +edges, +contrast and +means extend."""
+    augment: str | None = None
+    """What is done to the pictures: none, or some of crop, flip and light joined by +."""
+    width: int | None = None
+    """Of the network."""
+    depth: int | None = None
+    """Of the network."""
+    batch_size: int | None = None
+    """Puzzles in a step."""
+    lr: float | None = None
+    """The highest learning rate."""
+    ema: float | None = None
+    """Decay of the moving average of the weights; 0 for none."""
+    seconds: float | None = None
+    """Training time, 300 unless given; the learning rate falls to zero with it."""
+    steps: int | None = None
+    """Training steps, instead of a time."""
+    seed: int = 0
+    """Decides the first weights and the training."""
+    label: str | None = None
+    """What to call the run; the preset unless given."""
+    nfe: tuple[int, ...] = (1,)
+    """Network evaluations to score at; other than 1 needs --masks any."""
+    unmask: Literal["confident", "random", "left-to-right"] = "confident"
+    """Which positions are revealed first when there are several evaluations."""
+    out: Path = Path("runs/jigsaw")
+    """The folder for the runs and jigsaw.jsonl."""
+
+    def run(self) -> int:
+        from factorank.experiments import jigsaw
+
+        known = {field.name for field in fields(jigsaw.Setting)}
+        changes = {name: value for name, value in vars(self).items() if name in known}
+        chosen = jigsaw.setting(self.preset, **changes)
+        check_nfes(self.nfe, chosen.n, chosen.objective, chosen.masks_used)
+        rows = jigsaw.run(
+            [chosen],
+            self.out,
+            pictures=self.read(),
+            nfes=self.nfe,
+            unmask=self.unmask,
+            most=self.most,
+            say=say,
+        )
+        if not rows:
+            say(f"stopped; the same command goes on from {self.out / chosen.name}")
+            return 130
+        if first_process():
+            print("\n" + scores_table(rows))
+            print(f"\nwritten to {self.out}: {chosen.name}, jigsaw.jsonl")
+        return 0
+
+
+@dataclass(kw_only=True)
+class Eval(_Data):
+    """Score a trained model on test puzzles."""
+
+    model: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
+    """The folder of a run; the shipped model for --grid unless given."""
+    grid: int | None = None
+    """Pieces in a row, for a shipped model."""
+    nfe: tuple[int, ...] = (1,)
+    """Network evaluations; other than 1 is for models that were trained with --masks any."""
+    unmask: Literal["confident", "random", "left-to-right"] = "confident"
+    """Which positions are revealed first when there are several evaluations."""
+    beam: int | None = None
+    """For autoregressive models: how many solutions the search keeps; 8 unless given."""
+    split: Literal["test", "held_out"] = "test"
+    """The pictures to score on; choices are made on the held-out ones."""
+    out: Path | None = None
+    """A file for the rows."""
+
+    def run(self) -> int:
+        import torch
+
+        from factorank.experiments import jigsaw
+        from factorank.experiments.jigsaw_pictures import load
+        from factorank.experiments.jigsaw_settings import setting_of
+        from factorank.experiments.record import provenance, write_results
+
+        if self.model is None and self.grid is None:
+            raise FactorankError("give the folder of a run, or --grid for a shipped model")
+        model = load(self.grid, self.model).to("cuda" if torch.cuda.is_available() else "cpu")
+        chosen = setting_of(model, self.model)
+        check_nfes(self.nfe, chosen.n, chosen.objective, chosen.masks_used)
+        pictures = getattr(self.read(), self.split)
+        about = {"split": self.split} | provenance(" ".join(["factorank", *sys.argv[1:]]))
+        rows = [
+            row | about
+            for row in jigsaw.score(
+                chosen, model, pictures, nfes=self.nfe, unmask=self.unmask, beam=self.beam, most=self.most
+            )
+        ]
+        print(scores_table(rows))
+        if self.out is not None:
+            write_results(self.out, rows)
+            print(f"\nwritten to {self.out}")
+        return 0
+
+
+@dataclass(kw_only=True)
+class Solve:
+    """Make a puzzle of a picture, solve it, and draw it: scrambled, solved, and as it was."""
+
+    picture: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PICTURE")]
+    """Any picture; its middle square is used."""
+    grid: int | None = None
+    """Pieces in a row; 4 unless given, or what the model in --weights solves."""
+    weights: Path | None = None
+    """The folder of a run; the model that is shipped for the grid unless given."""
+    nfe: int | None = None
+    """Network evaluations, 1 unless given; others are for models that were trained with --masks any."""
+    seed: int = 0
+    """Decides how the pieces are scrambled."""
+    out: Path | None = None
+    """The picture to write, by its suffix .png, .jpg or .pdf; PICTURE-solved.png here unless given."""
+
+    def run(self) -> int:
+        from factorank.experiments.jigsaw_pictures import load, solve_picture
+        from factorank.figures import puzzle_figure
+
+        grid = self.grid if self.grid is not None or self.weights is not None else 4
+        if not self.picture.is_file():
+            raise FactorankError(f"there is no picture {self.picture}")
+        solved = solve_picture(load(grid, self.weights), self.picture, nfe=self.nfe, seed=self.seed)
+        out = self.out or Path(f"{self.picture.stem}-solved.png")
+        puzzle_figure(
+            solved.scrambled,
+            solved.solved,
+            solved.truth,
+            out,
+            grid=solved.grid,
+            wrong=solved.wrong,
+            summary=solved.summary,
+        )
+        print(f"{self.picture}, {solved.grid}×{solved.grid}: {solved.summary}\ndrawn to {out}")
+        return 0
+
+
+@dataclass
+class Jigsaw:
+    """Solve jigsaw puzzles: train a model on CIFAR-10, score it, or solve one made of your picture."""
+
+    action: tyro.conf.OmitArgPrefixes[
+        tyro.conf.OmitSubcommandPrefixes[
+            Annotated[Train, tyro.conf.subcommand("train", prefix_name=False)]
+            | Annotated[Eval, tyro.conf.subcommand("eval", prefix_name=False)]
+            | Annotated[Solve, tyro.conf.subcommand("solve", prefix_name=False)]
+        ]
+    ]
+
+    def run(self) -> int:
+        return self.action.run()
+
+
+def check_nfes(nfes: tuple[int, ...], n: int, objective: str, masks: str) -> None:
+    """Refuse numbers of evaluations before anything is trained."""
+    if outside := [nfe for nfe in nfes if not 1 <= nfe <= n]:
+        raise FactorankError(f"--nfe is from 1 to {n} for this grid, not {outside[0]}")
+    if objective == "masked" and masks == "all" and set(nfes) - {1}:
+        raise FactorankError("this model learns one evaluation only; --nfe other than 1 needs --masks any")
+
+
+def scores_table(rows: list[dict[str, Any]]) -> str:
+    """Puzzles and pieces in percent, with intervals for the puzzles."""
+    header = [
+        "grid",
+        "code",
+        "objective",
+        "nfe",
+        "solved",
+        "95%",
+        "pieces",
+        "solved =",
+        "pieces =",
+        "a second",
+    ]
+    lines = [
+        [
+            f"{row['grid']}×{row['grid']}",
+            row["code"],
+            row["objective"],
+            row["nfe"],
+            f"{100 * row['solved']:.2f}",
+            f"{100 * row['solved_low']:.1f}–{100 * row['solved_high']:.1f}",
+            f"{100 * row['pieces']:.2f}",
+            f"{100 * row['solved_identical']:.2f}",
+            f"{100 * row['pieces_identical']:.2f}",
+            f"{row['per_second']:,.0f}",
+        ]
+        for row in rows
+    ]
+    note = f"{rows[0]['puzzles']:,} puzzles, in percent; = counts identical pieces as equal"
+    return f"{note}\n\n{table(header, lines, 'lll')}"
