@@ -51,6 +51,7 @@ from factorank.permutations import (
     random_cyclic,
     random_permutations,
 )
+from factorank.rerank import Ranker
 from factorank.training import TrainResult, train
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "PermutationError",
     "PermutationModel",
     "PlackettLuce",
+    "Ranker",
     "Rankings",
     "RankingsError",
     "Ratings",

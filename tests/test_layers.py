@@ -17,7 +17,7 @@ LAYERS = [
     ["distributions", "data"],
     ["models"],
     ["training"],
-    ["baselines"],
+    ["baselines", "rerank"],
     ["experiments"],
     ["figures"],
     ["commands"],

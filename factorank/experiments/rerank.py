@@ -1,0 +1,243 @@
+"""Re-ranking from partial preferences (the paper's third experiment): MovieLens, Jester, any ratings.
+
+A list is n of a user's ratings in random order; the first r are observed, that is, their order is known, and
+the rest is to be ranked. Users are split into those trained on, those that settings are chosen by, and those
+tested on. All methods see the same lists and the same observed items.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from factorank.data.ratings import Ratings
+from factorank.errors import FactorankError
+from factorank.experiments import rerank_scores
+from factorank.experiments.record import provenance, write_results
+from factorank.experiments.rerank_scores import KS, Asked, default_rs, make_lists
+from factorank.rerank import Ranker, Setting, preset
+
+__all__ = ["Evaluation", "evaluate", "evaluate_baselines", "learn", "parts", "preset", "run"]
+
+
+ASKED = Asked()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured of every method."""
+
+    ns: tuple[int, ...] = (10, 20, 50)
+    rs: tuple[int, ...] = ()
+    """Numbers of observed items; a range from 0 to n - 2 unless given."""
+    ks: tuple[int, ...] = KS
+    on: str = "test"
+    """The users to measure on: "test", or "validation" to choose settings by."""
+    lists: int = 1000
+    """How many lists at least, as many of each user."""
+    asked: Asked = ASKED
+    calibrate: bool = True
+
+
+def parts(data: Ratings | str | Path, seed: int = 0) -> tuple[Ratings, Ratings, Ratings]:
+    """Training, validation and test users of ratings, or of a file that ``Ratings.save`` wrote."""
+    ratings = data if isinstance(data, Ratings) else Ratings.load(data)
+    return ratings.split(validation=0.1, test=0.1, seed=seed)
+
+
+def learn(
+    setting: Setting, data: Ratings | str | Path, out: str | Path | None = None, **options: Any
+) -> Ranker:
+    """Train a ranker on the training users; the weights are those that are best on validation users.
+
+    ``options`` go to ``train``: ``max_seconds``, ``device``, ``compile``, … The same call resumes the run in
+    ``out``.
+    """
+    train, validation, _ = parts(data)
+    return Ranker.fit(train, validation, setting=setting, out=out, **options)
+
+
+def evaluate(
+    ranker: Ranker, data: Ratings | str | Path, measured: Evaluation | None = None, **about: Any
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of a ranker, and rows of its calibration; ``about`` is added to each.
+
+    Sizes n that the model has not learnt are left out, and those that nobody has ratings for.
+    """
+    measured = Evaluation() if measured is None else measured
+    ratings = parts(data)[1 if measured.on == "validation" else 2]
+    model, asked = ranker.model, measured.asked
+    setting = ranker.setting
+    common = {
+        "experiment": "rerank",
+        "data": ratings.source,
+        "method": "factorank",
+        "layout": None if setting is None else setting.layout,
+        "code": model.code.name,
+        "objective": model.objective,
+        "unmask": "left-to-right" if model.causal else None,
+        "by": asked.by,
+        "references": asked.references,
+        "on": measured.on,
+        "seed": asked.seed,
+        "parameters": beside_items(ranker),
+    }
+    rows, bins = [], []
+    for n in _sizes(measured, ranker.lengths, ratings):
+        lists = make_lists(ratings, n, seed=asked.seed, lists=measured.lists)
+        nfe = n if model.causal else asked.nfe or 1
+        here = common | {"nfe": nfe} | about
+        rs = _rs(measured, n, ordered=model.code.name == "insertion")
+        started = time.perf_counter()
+        found = list(rerank_scores.score_ranker(ranker, lists, rs, measured.ks, asked))
+        seconds = round(time.perf_counter() - started, 2)
+        rows += [here | row | {"seconds": seconds} for row in found]
+        if measured.calibrate:
+            some = [r for r in rs if r in {0, n // 4, n // 2} or r == rs[len(rs) // 2]]
+            bins += [
+                here | row | {"experiment": "rerank-calibration"}
+                for row in rerank_scores.calibration(ranker, lists, some, measured.ks, asked)
+            ]
+    return rows, bins
+
+
+def beside_items(ranker: Ranker) -> int:
+    """The number of parameters beside the table of items."""
+    total = sum(parameter.numel() for parameter in ranker.model.parameters())
+    return total - ranker.model.context.embedding.weight.numel()  # type: ignore[union-attr,operator]
+
+
+def run(
+    settings: Sequence[Setting],
+    data: Ratings | str | Path,
+    out: str | Path,
+    *,
+    measured: Evaluation | None = None,
+    command: str = "factorank.experiments.rerank.run",
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Train and evaluate rankers one after the other, and write what was found.
+
+    ``out/<name>`` is the run of each setting, with its ``rows.jsonl`` and ``calibration.jsonl`` once it is
+    evaluated: such a setting is not run again. ``out/rerank.jsonl`` and ``out/rerank-calibration.jsonl`` hold
+    all of them. A run that ``max_seconds`` ended is evaluated as it stands.
+    """
+    measured = Evaluation() if measured is None else measured
+    names = [setting.name for setting in settings]
+    if len(set(names)) < len(names):
+        names = [f"{name}-{number}" for number, name in enumerate(names)]
+    ratings = data if isinstance(data, Ratings) else Ratings.load(data)
+    out = Path(out)
+    about = provenance(command)
+    for name, setting in zip(names, settings, strict=True):
+        folder = out / name
+        if (folder / "rows.jsonl").exists():
+            continue
+        started = time.perf_counter()
+        ranker = learn(setting, ratings, folder, **options)
+        if ranker.result is not None and ranker.result.stopped == "interrupted":
+            break
+        trained = trained_facts(setting, ranker, time.perf_counter() - started)
+        asked = replace(measured.asked, seed=setting.seed)
+        rows, bins = evaluate(ranker, ratings, replace(measured, asked=asked), **trained)
+        write_results(folder / "calibration.jsonl", [row | about for row in bins])
+        write_results(folder / "rows.jsonl", [row | about for row in rows])
+    return gather(out)
+
+
+def gather(out: str | Path) -> list[dict[str, Any]]:
+    """The rows of all evaluated runs of a folder, written to one file."""
+    out = Path(out)
+    gathered = []
+    for kind, target in (("rows", "rerank"), ("calibration", "rerank-calibration")):
+        files = sorted(out.glob(f"*/{kind}.jsonl"))
+        rows = [json.loads(line) for file in files for line in file.read_text().splitlines() if line]
+        if rows:
+            write_results(out / f"{target}.jsonl", rows)
+        gathered.append(rows)
+    return gathered[0]
+
+
+def trained_facts(setting: Setting, ranker: Ranker, seconds: float) -> dict[str, Any]:
+    """What belongs in each row of how the ranker was trained."""
+    kept = ("masks", "width", "depth", "heads", "dropout", "item_dropout", "features", "rank", "shortest")
+    facts = {name: value for name, value in asdict(setting).items() if name in kept}
+    facts["features"] = "+".join(setting.features)
+    facts["trained_n"] = setting.n
+    result = ranker.result
+    if result is not None:
+        facts |= {
+            "trained_steps": result.steps,
+            "train_seconds": round(result.seconds, 1),
+            "held_out_nats": result.held_out,
+        }
+    return facts
+
+
+def evaluate_baselines(
+    names: Sequence[str],
+    data: Ratings | str | Path,
+    out: str | Path,
+    *,
+    measured: Evaluation | None = None,
+    seeds: int = 1,
+    command: str = "factorank.experiments.rerank.evaluate_baselines",
+) -> list[dict[str, Any]]:
+    """Fit the baselines of those names, tuned on validation users, and measure them on the same lists."""
+    from factorank.baselines import rankers
+
+    measured = Evaluation() if measured is None else measured
+    ratings = data if isinstance(data, Ratings) else Ratings.load(data)
+    train, validation, test = parts(ratings)
+    tested = validation if measured.on == "validation" else test
+    about = provenance(command)
+    out = Path(out)
+    for name in names:
+        folder = out / f"baseline-{name}"
+        if (folder / "rows.jsonl").exists():
+            continue
+        started = time.perf_counter()
+        baseline = rankers.ranker(name).fit(train, validation)
+        fit_seconds = round(time.perf_counter() - started, 2)
+        rows = []
+        for seed in range(seeds):
+            for n in _sizes(measured, None, tested):
+                lists = make_lists(tested, n, seed=seed, lists=measured.lists)
+                started = time.perf_counter()
+                found = list(rerank_scores.score_baseline(baseline, lists, _rs(measured, n), measured.ks))
+                here = {
+                    "experiment": "rerank",
+                    "data": tested.source,
+                    "method": name,
+                    "layout": None,
+                    "code": None,
+                    "objective": None,
+                    "unmask": None,
+                    "nfe": None,
+                    "on": measured.on,
+                    "seed": seed,
+                    "reads": baseline.reads,
+                    "fit_seconds": fit_seconds,
+                    "seconds": round(time.perf_counter() - started, 2),
+                }
+                rows += [here | row | about for row in found]
+        write_results(folder / "rows.jsonl", rows)
+    return gather(out)
+
+
+def _sizes(measured: Evaluation, lengths: range | None, ratings: Ratings) -> list[int]:
+    longest = int(ratings.lengths.max())
+    sizes = [n for n in measured.ns if n <= longest and (lengths is None or n in lengths)]
+    if not sizes:
+        raise FactorankError(
+            f"none of the sizes n = {measured.ns} can be measured: users have up to {longest} ratings"
+            + ("" if lengths is None else f", the model takes {lengths.start}..{lengths.stop - 1}")
+        )
+    return sizes
+
+
+def _rs(measured: Evaluation, n: int, ordered: bool = True) -> list[int]:
+    rs = [r for r in measured.rs if r <= n - 2] or default_rs(n)
+    return rs if ordered else [r for r in rs if r <= 1]

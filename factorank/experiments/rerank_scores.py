@@ -1,0 +1,258 @@
+"""How well lists are re-ranked: NDCG against the number of observed items, bits, calibration, references."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from factorank.data.ratings import Ratings, order_of
+from factorank.errors import FactorankError
+from factorank.metrics import ndcg
+from factorank.rerank import Ranker
+from factorank.rerank.choose import expected_gain, gain_table, mean_place, respecting, sorted_by
+from factorank.rerank.places import Lists, law_given, one_order, place_probabilities, reference_of
+from factorank.training.data import stream_seed
+
+if TYPE_CHECKING:
+    from factorank.baselines.rankers import Ranker as Baseline
+
+KS = (1, 3, 5, 10)
+
+
+@dataclass
+class TestLists:
+    """The lists that all methods are asked to rank: the first r places of each are what they observe."""
+
+    __test__ = False
+
+    items: Tensor
+    """int64 ``(lists, n)``, in random order."""
+    relevance: Tensor
+    """float32 ``(lists, n)``."""
+    order: Tensor
+    """int64 ``(lists, n)``: places in the list, best first; ties broken at random, once for all methods."""
+    users: Tensor
+    """The user of each list, int64 ``(lists,)``."""
+
+    @property
+    def n(self) -> int:
+        return self.items.shape[-1]
+
+    def observed(self, r: int) -> Tensor:
+        """The first r places of the list, best first: int64 ``(lists, r)``."""
+        return self.order[self.order < r].view(len(self.order), r)
+
+    def given(self, r: int, n: int) -> Lists:
+        """The lists padded to the n of a model, and what is observed of them."""
+        return Lists(torch.nn.functional.pad(self.items, (0, n - self.n), value=-1), self.observed(r))
+
+
+def make_lists(ratings: Ratings, n: int, *, seed: int = 0, lists: int = 1000) -> TestLists:
+    """At least ``lists`` lists of n, as many of each user who has n ratings; the seed decides everything."""
+    users = ratings.users_with(n).cpu()
+    if not len(users):
+        raise FactorankError(f"no user to test on has {n} ratings")
+    users = users.repeat(-(-lists // len(users)))
+    generator = torch.Generator().manual_seed(stream_seed(seed, "lists", n))
+    items, relevance = ratings.to("cpu").lists(n, users, generator)
+    return TestLists(items, relevance, order_of(relevance, generator), users)
+
+
+def default_rs(n: int) -> list[int]:
+    """Numbers of observed items from 0 to n - 2: all up to n = 10, some beyond.
+
+    >>> default_rs(20)
+    [0, 1, 2, 3, 5, 8, 10, 15, 18]
+    """
+    if n <= 10:
+        return list(range(max(n - 1, 1)))
+    some = {0, 1, 2, 3, 5, 8, 10, 15, 20, 25, 30, 35, 40, 45, 60, 75, 90, n - 5, n - 2}
+    return sorted(r for r in some if r <= n - 2)
+
+
+def score_row(lists: TestLists, order: Tensor, r: int, ks: Sequence[int] = KS) -> Iterator[dict[str, Any]]:
+    """NDCG of orders ``(lists, n)`` over the whole list and over the unobserved items, for each k.
+
+    Means over users (a user's lists are averaged first) with the standard error of the mean.
+    """
+    n = lists.n
+    relevance = lists.relevance
+    rest = order[order >= r].view(len(order), n - r) - r
+    for k in ks:
+        if k > n:
+            continue
+        row: dict[str, Any] = {"n": n, "r": r, "k": k}
+        for name, value in (
+            ("ndcg", ndcg(order, relevance, k)),
+            ("ndcg_unobserved", ndcg(rest, relevance[:, r:], k)),
+        ):
+            row[name], row[f"{name}_se"] = over_users(value, lists.users)
+        yield row | {"users": int(lists.users.unique().numel()), "lists": len(order)}
+
+
+def over_users(values: Tensor, users: Tensor) -> tuple[float, float]:
+    """The mean over users of the mean of each user's values ``(lists,)``, and its standard error."""
+    _, index, count = users.unique(return_inverse=True, return_counts=True)
+    means = values.new_zeros(len(count), dtype=torch.float64).index_add_(0, index, values.double()) / count
+    spread = means.std() if len(means) > 1 else means.new_tensor(math.nan)
+    error = float(spread / math.sqrt(len(means)))
+    return float(means.mean()), (0.0 if math.isnan(error) else error)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a ranker is asked."""
+
+    by: str = "gain"
+    nfe: int | None = None
+    """1 unless given for masked models, n for autoregressive ones."""
+    references: int = 8
+    samples: int = 256
+    """Draws for places that are not exact, shared out over the references."""
+    seed: int = 0
+
+
+def ranked(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> tuple[Tensor, Tensor]:
+    """Orders ``(lists, n)`` of the ranker and the place probabilities ``(lists, n, n)``, on the CPU."""
+    model = ranker.model
+    device = model.network.places.device
+    given = lists.given(r, model.n)
+    given = Lists(given.items.to(device), given.observed.to(device))
+    nfe = (None if model.causal else 1) if asked.nfe is None else asked.nfe
+    generator = torch.Generator().manual_seed(stream_seed(asked.seed, "references"))
+    table = gain_table(ranker.gains).to(device)
+    orders, places = [], []
+    probabilities = place_probabilities(
+        model, given, nfe=nfe, references=asked.references, samples=asked.samples, generator=generator
+    )
+    for rows, part in probabilities:
+        these = given.part(rows)
+        present = these.items >= 0
+        if asked.by in ("mode", "sample"):
+            order = one_order(model, these, how=asked.by, nfe=nfe, generator=generator)
+        else:
+            score = expected_gain(part, present.sum(-1), table) if asked.by == "gain" else -mean_place(part)
+            order = sorted_by(score, these.observed, present)
+        orders.append(order[:, : lists.n].cpu())
+        places.append(part[:, : lists.n, : lists.n].cpu())
+    return torch.cat(orders), torch.cat(places)
+
+
+@torch.no_grad()
+def bits(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> float:
+    """The mean code length, in bits, of the order of a list given that of its first r: one reference each.
+
+    Exact at one NFE, for autoregressive models, and left to right. Lists are scored with their ties broken
+    at random, so that no model can get below the entropy of the ties.
+    """
+    model = ranker.model
+    device = model.network.places.device
+    given = lists.given(r, model.n)
+    keys = torch.rand(model.n, generator=torch.Generator().manual_seed(stream_seed(asked.seed, "bits")))
+    nfe = (None if model.causal else 1) if asked.nfe is None else asked.nfe
+    order = torch.nn.functional.pad(lists.order, (0, model.n - lists.n), value=-1).to(device)
+    total = 0.0
+    for start in range(0, len(lists.items), 2048):
+        part = given.part(slice(start, start + 2048))
+        part = Lists(part.items.to(device), part.observed.to(device))
+        reference = reference_of(part, keys.to(device))
+        law = law_given(model, part, reference, nfe)
+        place_of = reference.argsort(-1)
+        these = order[start : start + 2048]
+        renamed = torch.where(these < 0, -1, place_of.gather(-1, these.clamp(min=0)))
+        total -= float(law.log_prob(renamed).double().sum()) if law.exact else math.nan
+    return total / len(lists.items) / math.log(2)
+
+
+def score_ranker(
+    ranker: Ranker, lists: TestLists, rs: Sequence[int], ks: Sequence[int] = KS, asked: Asked | None = None
+) -> Iterator[dict[str, Any]]:
+    """Rows of a ranker: NDCG for each r and k, and the held-out bits."""
+    asked = Asked() if asked is None else asked
+    for r in rs:
+        order, _ = ranked(ranker, lists, r, asked)
+        length = bits(ranker, lists, r, asked)
+        for row in score_row(lists, order, r, ks):
+            yield row | {"bits": None if math.isnan(length) else length}
+
+
+def score_baseline(
+    baseline: "Baseline", lists: TestLists, rs: Sequence[int], ks: Sequence[int] = KS
+) -> Iterator[dict[str, Any]]:
+    """Rows of a baseline that gives scores. Over the whole list, observed items keep their known order."""
+    for r in rs:
+        generator = torch.Generator().manual_seed(stream_seed(0, "baseline", r))
+        told = lists.observed(r) if baseline.reads == "order" else lists.relevance[:, :r]
+        scores = baseline.scores(lists.items, r, told, generator=generator).cpu()
+        order = scores.argsort(dim=-1, descending=True, stable=True)  # the list itself is in random order
+        for row in score_row(lists, respecting(order, lists.observed(r)), r, ks):
+            yield row | {"bits": None}
+
+
+def calibration(
+    ranker: Ranker,
+    lists: TestLists,
+    rs: Sequence[int],
+    ks: Sequence[int] = KS,
+    asked: Asked | None = None,
+    bins: int = 10,
+) -> Iterator[dict[str, Any]]:
+    """Does the stated probability of the top k hold? Unobserved items by what was stated, and their hits."""
+    asked = Asked() if asked is None else asked
+    rank = lists.order.argsort(-1)
+    for r in rs:
+        _, places = ranked(ranker, lists, r, asked)
+        for k in ks:
+            if k >= lists.n:
+                continue
+            stated = places[:, r:, :k].sum(-1).clamp(0, 1).reshape(-1)
+            hit = (rank[:, r:] < k).reshape(-1).double()
+            index = (stated * bins).long().clamp(max=bins - 1)
+            for b in range(bins):
+                inside = index == b
+                count = int(inside.sum())
+                if count:
+                    yield {
+                        "n": lists.n,
+                        "r": r,
+                        "k": k,
+                        "bin": b,
+                        "count": count,
+                        "stated": float(stated[inside].double().mean()),
+                        "hit": float(hit[inside].mean()),
+                    }
+
+
+@torch.no_grad()
+def reference_change(
+    ranker: Ranker, lists: TestLists, r: int, k: int = 10, seed: int = 0
+) -> dict[str, float]:
+    """How far the law depends on the reference: mean absolute change of an unobserved item's probability of
+    the top k when the reference changes; ``observed``: in the part of the observed items alone, ``all``:
+    everywhere."""
+    from factorank.rerank.places import law_places
+
+    model = ranker.model
+    device = model.network.places.device
+    generator = torch.Generator().manual_seed(seed)
+    first, other = (torch.rand(model.n, generator=generator) for _ in range(2))
+    mixed = first.clone()
+    mixed[:r] = other[:r]  # the observed items are the first r of the list
+    given = lists.given(r, model.n)
+    changes = dict.fromkeys(("observed", "all"), 0.0)
+    for start in range(0, len(given), 256):
+        part = given.part(slice(start, start + 256))
+        part = Lists(part.items.to(device), part.observed.to(device))
+        tops = []
+        for keys in (first, mixed, other):
+            reference = reference_of(part, keys.to(device))
+            law = law_given(model, part, reference, None if model.causal else 1)
+            places = law_places(law, samples=1024)
+            back = reference.argsort(-1)[..., None].expand_as(places)
+            tops.append(places.gather(-2, back)[:, r : lists.n, :k].sum(-1))
+        for name, top in zip(changes, tops[1:], strict=True):
+            changes[name] += float((top - tops[0]).abs().mean(-1).sum())
+    return {name: change / len(given) for name, change in changes.items()}

@@ -1,0 +1,134 @@
+"""Items with numeric features: an embedding for each known item beside a linear map of its features."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from factorank.errors import ModelError
+from factorank.models.context import ItemContext, register_context
+
+Items = Tensor | tuple[Tensor, Tensor]
+
+
+class FeatureContext(ItemContext):
+    r"""The items to be ordered, by id, each with an embedding and a linear map of its features.
+
+    .. math:: t_i = e_{id(i)} + W (f_{id(i)} - \mu) / \sigma
+
+    Takes ids ``(*batch, n)`` of 0..items-1, -1 after the end of a shorter list. An item that training has not
+    seen has the id ``items`` and no embedding; its features come with it, as a pair of ids and features
+    ``(*batch, n, features)`` in the units of :meth:`set_features` (NaN where unknown, read as the mean).
+
+    Args:
+        items: how many items have an embedding.
+        width: of the tokens.
+        features: how many numbers are known of each item; 0 for none.
+        item_dropout: in training, the share of the items whose embedding is left out, so that their features
+            must do. What is learnt of rare items by heart is less, and new items can be ranked.
+        std: of the first embeddings. Small ones keep rare items near to what their features say.
+        layout: "aligned", a token shared with the code, or "prefix", n tokens before those of the code, as
+            in the paper; the token then also says its place in the list, of ``places`` many.
+
+    >>> context = FeatureContext(items=100, width=8, features=2)
+    >>> context.set_features(torch.randn(100, 2))
+    >>> tokens, present = context(torch.tensor([[42, 7, -1]]))
+    >>> tokens.shape, present.tolist()
+    (torch.Size([1, 3, 8]), [[True, True, False]])
+    >>> tokens, present = context((torch.tensor([[42, 100, -1]]), torch.randn(1, 3, 2)))  # 100: a new item
+    """
+
+    exchangeable = True
+
+    def __init__(
+        self,
+        items: int,
+        width: int,
+        features: int = 0,
+        item_dropout: float = 0.0,
+        std: float = 0.5,
+        layout: str = "aligned",
+        places: int = 0,
+    ) -> None:
+        super().__init__(items, width)
+        if layout not in ("aligned", "prefix"):
+            raise ModelError(f"the layout is 'aligned' or 'prefix', not {layout!r}")
+        if not 0 <= item_dropout < 1:
+            raise ModelError(f"item_dropout is a share from 0 to below 1, not {item_dropout!r}")
+        self.features, self.item_dropout, self.std, self.layout = features, item_dropout, std, layout
+        self.aligned = layout == "aligned"
+        nn.init.normal_(self.embedding.weight, std=std)
+        self.linear = nn.Linear(features, width, bias=False) if features else None
+        if self.linear is not None:
+            nn.init.normal_(self.linear.weight, std=0.5 * features**-0.5)
+        self.places = None
+        if not self.aligned:
+            self.places = nn.Parameter(torch.empty(places, width))
+            nn.init.normal_(self.places, std=0.5)
+        self.register_buffer("table", torch.zeros(items, features))
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+
+    table: Tensor
+    mean: Tensor
+    scale: Tensor
+
+    def set_features(self, features: Tensor) -> None:
+        """Take the features ``(items, features)`` of the items; NaN where unknown."""
+        if tuple(features.shape) != (self.items, self.features):
+            raise ModelError(
+                f"this context has {self.items} items of {self.features} features, not"
+                f" {tuple(features.shape)}"
+            )
+        known = ~features.isnan()
+        count = known.sum(0).clamp(min=1)
+        mean = torch.where(known, features, 0).sum(0) / count
+        spread = (torch.where(known, features - mean, 0).square().sum(0) / count).sqrt()
+        self.mean.copy_(mean)
+        self.scale.copy_(torch.where(spread > 0, spread, 1.0))
+        self.table.copy_(self._scaled(features.to(self.table.device)))
+
+    def forward(self, items: Items) -> tuple[Tensor, Tensor]:
+        ids, given = items if isinstance(items, tuple) else (items, None)
+        new = torch.zeros_like(ids, dtype=torch.bool) if given is None else ids == self.items
+        tokens, present = super().forward(torch.where(new, 0, ids))
+        known = present & ~new
+        if self.training and self.item_dropout:
+            known = known & (torch.rand(ids.shape, device=ids.device) >= self.item_dropout)
+        tokens = tokens * known[..., None]
+        if self.linear is not None:
+            listed = self.table[torch.where(present & ~new, ids, 0).long()]
+            if given is not None:
+                self._check(ids, given)
+                listed = torch.where(new[..., None], self._scaled(given.to(listed)), listed)
+            tokens = tokens + self.linear(listed) * present[..., None]
+        elif given is not None:
+            raise ModelError("this context has no features, so an item that training has not seen has none")
+        if self.places is not None:
+            if ids.shape[-1] > len(self.places):
+                raise ModelError(f"the context has {len(self.places)} places, the list {ids.shape[-1]} items")
+            tokens = tokens + self.places[: ids.shape[-1]] * present[..., None]
+        return tokens, present
+
+    def _scaled(self, features: Tensor) -> Tensor:
+        scaled = (features - self.mean) / self.scale
+        return torch.where(scaled.isnan(), 0.0, scaled)
+
+    def _check(self, ids: Tensor, given: Tensor) -> None:
+        if given.shape != (*ids.shape, self.features):
+            raise ModelError(
+                f"the features of a list are {(*ids.shape, self.features)} numbers, not {tuple(given.shape)}"
+            )
+
+    def config(self) -> dict[str, Any]:
+        return {
+            **super().config(),
+            "features": self.features,
+            "item_dropout": self.item_dropout,
+            "std": self.std,
+            "layout": self.layout,
+            "places": 0 if self.places is None else len(self.places),
+        }
+
+
+register_context("item-features", FeatureContext)

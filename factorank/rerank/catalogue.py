@@ -1,0 +1,78 @@
+"""Items by the names that users have for them: ids, titles, and features of items that are new."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factorank.errors import FactorankError
+
+Item = Hashable
+"""An item as a user names it: an id, as text or number, or a title."""
+
+
+class Catalogue:
+    """The items that a ranker knows: their ids, their titles if there are any, the names of their features.
+
+    An id is looked up as it is, then as text or number, then as a title.
+
+    >>> catalogue = Catalogue([10, 20], ["Toy Story", "Heat"])
+    >>> [catalogue.index(name) for name in (10, "20", "Heat")]
+    [0, 1, 1]
+    """
+
+    def __init__(
+        self, ids: Sequence[Any], titles: Sequence[str] | None = None, features: Sequence[str] = ()
+    ) -> None:
+        self.ids, self.titles, self.features = list(ids), None if titles is None else list(titles), features
+        self._index: dict[Any, int] = {}
+        for index, name in enumerate(self.ids):
+            self._index[name] = index
+        for index, name in enumerate(self.ids):
+            self._index.setdefault(str(name), index)
+        self._ambiguous = set()
+        for index, title in enumerate(self.titles or ()):
+            if self._index.setdefault(title, index) != index:
+                self._ambiguous.add(title)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def index(self, item: Item) -> int | None:
+        """The index of an item, None if it is unknown."""
+        if isinstance(item, Tensor | np.generic):
+            item = item.item()
+        found = self._index.get(item)
+        if found is not None and item in self._ambiguous:
+            raise FactorankError(f"several items are called {item!r}; name it by its id")
+        return found
+
+    def name(self, index: int) -> str:
+        """What to call an item in text: its title, or else its id."""
+        return str(self.ids[index]) if self.titles is None else self.titles[index]
+
+    def feature_row(self, item: Item, given: Mapping[str, float] | Sequence[float]) -> list[float]:
+        """The features of a new item, in the order of the model's; NaN where they are not given."""
+        if isinstance(given, Mapping):
+            if unknown := [name for name in given if name not in self.features]:
+                raise FactorankError(
+                    f"{item!r} comes with {unknown[0]!r}; the features are {', '.join(self.features)}"
+                )
+            return [float(given.get(name, np.nan)) for name in self.features]
+        if len(given) != len(self.features):
+            raise FactorankError(
+                f"{item!r} comes with {len(given)} features; there are {len(self.features)}:"
+                f" {', '.join(self.features)}"
+            )
+        return [float(value) for value in given]
+
+
+def whole_numbers(values: Any) -> Tensor | None:
+    """An int64 tensor of what is a tensor or array of integers, None for anything else."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return torch.from_numpy(values.astype(np.int64))
+    if isinstance(values, Tensor) and not values.is_floating_point() and values.dtype != torch.bool:
+        return values.to(torch.int64).cpu()
+    return None

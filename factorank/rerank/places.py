@@ -1,0 +1,168 @@
+"""From a model to the probabilities of every item's place, given the order of some items.
+
+The code is relative to a reference, an order of the list that training draws at random: here, too, the
+reference is random, except that the observed items come first, because the first r values of an insertion
+code are then their order and say nothing else. The model is not exactly the same for every reference, and at
+few evaluations it takes positions as independent that are not; the mean over several references is better
+than any of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from factorank.distributions.factorized import insertion_places
+from factorank.errors import ModelError
+from factorank.models import PermutationLaw, PermutationModel
+from factorank.models.given import evaluating
+from factorank.permutations import inverse
+
+AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
+"""How many tokens a network evaluation takes at a time, by device: on a CPU they should fit its caches."""
+
+
+@dataclass
+class Lists:
+    """Lists of items, and the order that is known of some of them.
+
+    ``items (rows, n)`` are the context's ids, -1 after the end; ``observed (rows, r)`` places in the list,
+    best first, -1 after the end; ``features (rows, n, f)`` of items that have no embedding, or None.
+    """
+
+    items: Tensor
+    observed: Tensor
+    features: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def part(self, rows: slice) -> "Lists":
+        return Lists(
+            self.items[rows], self.observed[rows], None if self.features is None else self.features[rows]
+        )
+
+    @property
+    def seen(self) -> Tensor:
+        """Which places of the list are observed, bool ``(rows, n)``."""
+        rows, n = self.items.shape
+        seen = torch.zeros((rows, n + 1), dtype=torch.bool, device=self.items.device)
+        return seen.scatter_(-1, torch.where(self.observed < 0, n, self.observed), True)[:, :n]
+
+
+def reference_of(lists: Lists, keys: Tensor) -> Tensor:
+    """References ``(rows, n)``: the observed places, the others, what is past the end, each by ``keys (n,)``.
+
+    One observed item says nothing and is treated as none: r = 1 is the same law as r = 0.
+    """
+    seen = lists.seen & ((lists.observed >= 0).sum(-1, keepdim=True) > 1)
+    group = torch.where(lists.items < 0, 2, torch.where(seen, 0, 1))
+    return (group + keys).argsort(-1)
+
+
+def law_given(
+    model: PermutationModel, lists: Lists, reference: Tensor, nfe: int | None = 1
+) -> PermutationLaw:
+    """The law of the order of the list in its reference: item 0 of the law is the first of the reference."""
+    n, device = model.n, reference.device
+    items = lists.items.gather(-1, reference)
+    context: Tensor | tuple[Tensor, Tensor] = items
+    if lists.features is not None:
+        index = reference[..., None].expand(*reference.shape, lists.features.shape[-1])
+        context = items, lists.features.gather(-2, index)
+    counts = (lists.observed >= 0).sum(-1, keepdim=True)
+    if model.code.name != "insertion":
+        if bool((counts > 1).any()):
+            raise ModelError(
+                "the order of some items can be given to an insertion model; this one has the code"
+                f" {model.code.name}"
+            )
+        return model.distribution(context, nfe=nfe)
+    places = torch.arange(n, device=device)
+    counts = torch.where(counts > 1, counts, 1)
+    observed = torch.nn.functional.pad(lists.observed, (0, n - lists.observed.shape[-1]), value=-1)
+    told = inverse(reference, check=False).gather(-1, observed.clamp(min=0))
+    order = torch.where((places < counts) & (counts > 1), told, places)
+    code = model.code.encode(order, check=False)
+    # The first value is always 0: telling it is right with and without observations.
+    fixed = torch.where((places < counts) & (items >= 0), code, -1)
+    return model.distribution(context, nfe=nfe, fixed=fixed)
+
+
+@torch.no_grad()
+def law_places(law: PermutationLaw, *, samples: int, generator: torch.Generator | None = None) -> Tensor:
+    """Probabilities ``(rows, n, n)`` of the place of each item of a law with one batch dimension.
+
+    Exact for an insertion model at one NFE, whose positions are independent; a share of samples otherwise.
+    """
+    model, given, n = law.model, law.given, law.n
+    rows = given.rows
+    if law.nfe == 1 and not model.causal and model.code.name == "insertion":
+        start = given.start(model)
+        with evaluating(model):
+            probs = model.network.head(model.network.hidden(start, given.known, given.present)).softmax(-1)
+        certain = start != model.network.mask_value  # known values, and the padding, which stays where it is
+        sure = torch.nn.functional.one_hot(torch.where(certain, start, 0), n).to(probs.dtype)
+        return insertion_places(torch.where(certain[..., None], sure, probs))[0]
+    drawn = law.sample((samples,), generator=generator).view(samples, rows, n)
+    if given.present is not None:
+        drawn = torch.where(drawn < 0, torch.arange(n, device=drawn.device), drawn)
+    places = torch.zeros((rows, n * n), device=drawn.device)
+    at = drawn * n + torch.arange(n, device=drawn.device)
+    places.scatter_add_(-1, at.movedim(0, 1).reshape(rows, -1), places.new_ones(()).expand(rows, samples * n))
+    return places.view(rows, n, n) / samples
+
+
+def place_probabilities(
+    model: PermutationModel,
+    lists: Lists,
+    *,
+    nfe: int | None = 1,
+    references: int = 1,
+    samples: int = 64,
+    generator: torch.Generator,
+) -> Iterator[tuple[slice, Tensor]]:
+    """Probabilities ``(rows, n, n)`` that the item at each place of the list ends up at each place.
+
+    In parts of the rows, each with its slice. ``samples`` in all are shared out over the ``references``,
+    where places are not exact. All rows share the references, so that an answer does not depend on its
+    neighbours.
+    """
+    keys = torch.rand((references, model.n), generator=generator, device=generator.device)
+    keys = keys.to(lists.items.device)
+    generator = on_device(generator, lists.items.device)
+    each = -(-samples // references)
+    at_once = max(1, AT_ONCE.get(lists.items.device.type, AT_ONCE["cpu"]) // max(model.n, 1))
+    for start in range(0, len(lists), at_once):
+        rows = slice(start, min(start + at_once, len(lists)))
+        part = lists.part(rows)
+        total = torch.zeros((), device=lists.items.device)
+        for key in keys:
+            reference = reference_of(part, key)
+            law = law_given(model, part, reference, nfe)
+            places = law_places(law, samples=each, generator=generator)
+            back = inverse(reference, check=False)[..., None].expand_as(places)
+            total = total + places.gather(-2, back)
+        yield rows, total / references
+
+
+def one_order(
+    model: PermutationModel, lists: Lists, *, how: str, nfe: int | None, generator: torch.Generator
+) -> Tensor:
+    """The mode of the law of each list, or one sample: orders ``(rows, n)`` of places, -1 after the end."""
+    keys = torch.rand(model.n, generator=generator, device=generator.device).to(lists.items.device)
+    reference = reference_of(lists, keys)
+    generator = on_device(generator, lists.items.device)
+    law = law_given(model, lists, reference, nfe)
+    order = law.mode if how == "mode" else law.sample(generator=generator)
+    return torch.where(order < 0, -1, reference.gather(-1, order.clamp(min=0)))
+
+
+def on_device(generator: torch.Generator, device: torch.device) -> torch.Generator:
+    """The generator, or one on the device that it seeds: the same seed then draws the same on every device
+    as far as the device allows."""
+    if generator.device.type == device.type:
+        return generator
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    return torch.Generator(device).manual_seed(seed)

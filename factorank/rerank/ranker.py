@@ -1,0 +1,384 @@
+"""Ranker: learn from ratings how users order items, and re-rank lists for users who have ordered some."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from factorank.data.ratings import Ratings
+from factorank.errors import FactorankError, ModelError
+from factorank.files import write_json
+from factorank.models import PermutationModel
+from factorank.models.item_features import FeatureContext
+from factorank.rerank import asked, choose
+from factorank.rerank.batches import RatingLists, held_out_lists, mean_gains
+from factorank.rerank.catalogue import Catalogue
+from factorank.rerank.features import item_features
+from factorank.rerank.places import Lists, one_order, place_probabilities
+from factorank.rerank.result import Reranking
+from factorank.rerank.settings import Setting
+from factorank.training import TrainResult, train
+
+FILE = "ranker.json"
+BY = ("gain", "place", "mode", "sample")
+
+
+class Ranker:
+    """A law of the order of any list of items, given the order of some of them, learnt from ratings.
+
+    >>> import factorank as fr
+    >>> from factorank.data.ratings import Ratings
+    >>> columns = zip(*[(user, item, (item + user) % 3) for user in range(40) for item in range(6)])
+    >>> ratings = Ratings.from_rows(*map(list, columns))
+    >>> setting = fr.rerank.preset("small", n=6, shortest=2, width=16, heads=2, rank=2, steps=5)
+    >>> ranker = Ranker.fit(ratings, setting=setting, device="cpu")
+    >>> answer = ranker.rerank(items=[0, 1, 2, 3], observed=[5, 4], k=2)
+    >>> sorted(answer.items), answer.items.index(5) < answer.items.index(4)
+    ([0, 1, 2, 3, 4, 5], True)
+    """
+
+    def __init__(
+        self,
+        model: PermutationModel,
+        catalogue: Catalogue,
+        gains: Tensor,
+        setting: Setting | None = None,
+        result: TrainResult | None = None,
+    ) -> None:
+        self.model, self.catalogue, self.setting, self.result = model, catalogue, setting, result
+        self.gains = gains.cpu()
+        """The mean gain of each place of a training list of n, ``(n,)``."""
+
+    @property
+    def lengths(self) -> range:
+        """The lengths of the lists that it was trained on."""
+        n, setting = self.model.n, self.setting
+        shortest = n if setting is None or setting.shortest is None else setting.shortest
+        return range(shortest, n + 1)
+
+    @classmethod
+    def fit(
+        cls,
+        ratings: Ratings,
+        validation: Ratings | float = 0.1,
+        *,
+        setting: Setting | None = None,
+        out: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> "Ranker":
+        """Train a ranker on ratings.
+
+        Args:
+            ratings: of the users to train on. A user with fewer ratings than the setting's ``shortest`` (n,
+                if that is None) is left out; those with fewer than n serve as shorter lists.
+            validation: ratings of other users, or the share of the users to hold out; the weights that give
+                their orders the highest likelihood are kept. 0 holds nobody out.
+            setting: the network and its training.
+            out: a folder for the run, which the same call resumes; the ranker is saved there, too.
+            options: of :func:`factorank.train`, such as ``max_seconds`` or ``device``.
+        """
+        setting = Setting() if setting is None else setting
+        if not isinstance(validation, Ratings):
+            ratings, held, _ = ratings.split(validation=validation, test=0.0, seed=setting.seed)
+        else:
+            held = validation
+        setting = fitted(setting, ratings)
+        model, names = build(setting, ratings)
+        generator = torch.Generator().manual_seed(setting.seed)
+        gains = mean_gains(ratings, setting.n, generator)
+        lists = RatingLists(ratings, setting.n, setting.shortest)
+        shortest = setting.n if setting.shortest is None else setting.shortest
+        kept = None
+        if len(held) and len(held.users_with(setting.n)):
+            kept = held_out_lists(held, setting.n, setting.shortest, setting.held_out, generator)
+        elif len(held):
+            raise FactorankError(
+                f"no validation user has {setting.n} ratings, the longest list; lower n or hold out more"
+            )
+        was_padded, model.padded = model.padded, model.padded and shortest < setting.n
+        chosen = {"patience": setting.patience if kept is not None else None} | options
+        result = train(
+            model,
+            lists,
+            held_out=kept,
+            out=None if out is None else Path(out),
+            **_training(setting) | chosen,
+        )
+        model.padded = was_padded
+        ranker = cls(model, Catalogue(ratings.ids, ratings.titles, names), gains, setting, result)
+        if out is not None:
+            ranker.save(out)
+        return ranker
+
+    def rerank(
+        self,
+        items: Any,
+        observed: Any = None,
+        *,
+        k: int = 10,
+        by: str = "gain",
+        nfe: int | None = None,
+        references: int = 1,
+        samples: int = 64,
+        level: float = 0.8,
+        new: asked.NewItems | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Reranking:
+        """Rank lists of items for users who have ordered some items.
+
+        Args:
+            items: ids or titles of the items to rank, a list for one user or a list of lists for many; also
+                an integer array or tensor of ids, ``(m,)`` or ``(users, m)``, -1 pads.
+            observed: items in the user's order, best first (lists and arrays as for ``items``), or a mapping
+                from items to ratings: equal ratings are put in random order, an item whose rating is NaN is
+                one to rank. Observed items that ``items`` leaves out join the list. One observed item says
+                the same as none.
+            k: for the probability of being among the first k.
+            by: what the answer is sorted by: "gain", the expected gain (see
+                :func:`factorank.rerank.choose.expected_gain`), "place", the mean place, or it is the "mode"
+                of the law, or a "sample" of it.
+            nfe: network evaluations for a draw; 1 unless given, n for autoregressive models.
+            references: random references to average over; more is better and slower.
+            samples: draws that the probabilities of an answer are estimated by where they are not exact;
+                they are exact at one evaluation.
+            level: of the interval for the place.
+            new: features of items that training has not seen, by item: a mapping from names of features to
+                numbers, or all the numbers.
+            generator: of the references and of ties; without one every call uses the same.
+
+        The answer has observed items in the order of observation, exactly. Unknown items, items listed or
+        observed twice, and lists longer than the model's n raise a :class:`FactorankError`; an empty list has
+        an empty answer.
+        """
+        self._check(by, k, references, samples, level)
+        generator = torch.Generator().manual_seed(0) if generator is None else generator
+        single = asked.one_user(items, observed)
+        lists = None
+        names: Sequence[Any]
+        if not single and not new:
+            lists = asked.resolve_arrays(
+                self.catalogue,
+                self.model.n,
+                items,
+                self._none_observed(items) if observed is None else observed,
+            )
+        if lists is None:
+            users = [items] if single else list(items)
+            told = [observed] if single else ([None] * len(users) if observed is None else list(observed))
+            lists, names = asked.resolve(self.catalogue, self.model.n, users, told, new or {}, generator)
+        else:
+            names = _NamesOf(self.catalogue.ids, lists.items)
+        answer = self.rank(
+            lists,
+            k=k,
+            by=by,
+            nfe=nfe,
+            references=references,
+            samples=samples,
+            level=level,
+            generator=generator,
+        )
+        answer.names = names
+        return answer[0] if single else answer
+
+    def rank(
+        self,
+        lists: Lists,
+        *,
+        k: int = 10,
+        by: str = "gain",
+        nfe: int | None = None,
+        references: int = 1,
+        samples: int = 64,
+        level: float = 0.8,
+        generator: torch.Generator,
+    ) -> Reranking:
+        """:meth:`rerank` for lists that are tensors already; nothing is checked."""
+        nfe = (None if self.model.causal else 1) if nfe is None else nfe
+        if bool((lists.items < 0).any()) and not _takes_shorter(self.model):
+            raise ModelError(
+                f"this ranker takes lists of exactly {self.model.n} items: shorter ones need an aligned"
+                " layout and an insertion code"
+            )
+        device = self.model.network.places.device
+        longest = int((lists.items >= 0).sum(-1).max()) if len(lists) else 0
+        lists = Lists(
+            lists.items.to(device),
+            lists.observed.to(device),
+            None if lists.features is None else lists.features.to(device),
+        )
+        table = choose.gain_table(self.gains).to(device)
+        parts: list[tuple[Tensor, ...]] = []
+        probabilities = place_probabilities(
+            self.model, lists, nfe=nfe, references=references, samples=samples, generator=generator
+        )
+        for rows, places in probabilities:
+            part = lists.part(rows)
+            present = part.items >= 0
+            if by in ("mode", "sample"):
+                order = one_order(self.model, part, how=by, nfe=nfe, generator=generator)
+            else:
+                score = (
+                    choose.expected_gain(places, present.sum(-1), table)
+                    if by == "gain"
+                    else -choose.mean_place(places)
+                )
+                order = choose.sorted_by(score, part.observed, present)
+            low, high = choose.interval(places, level)
+            mean, top = choose.mean_place(places), places[..., :k].sum(-1).clamp(max=1.0)
+            columns = (torch.where(present, mean, torch.nan), low, high, top, part.seen)
+            index = order.clamp(min=0)
+            parts.append((order, *(column.gather(-1, index) for column in columns)))
+        if not parts:
+            n = self.model.n
+            empty = torch.zeros((0, n), dtype=torch.int64)
+            parts = [(empty, empty.float(), empty, empty, empty.float(), empty.bool())]
+        order, mean, low, high, top, seen = (
+            torch.cat(column)[:, :longest].cpu() for column in zip(*parts, strict=True)
+        )
+        ended = order < 0
+        return Reranking(
+            order,
+            mean.masked_fill(ended, torch.nan),
+            low.masked_fill(ended, -1),
+            high.masked_fill(ended, -1),
+            top.masked_fill(ended, 0.0),
+            seen & ~ended,
+            k,
+            level,
+        )
+
+    # Saving.
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the model and ``ranker.json`` (items, titles, features, gains, setting) into a folder."""
+        folder = Path(folder)
+        self.model.save_pretrained(folder)
+        write_json(
+            folder / FILE,
+            {
+                "format": "factorank-ranker",
+                "version": 1,
+                "setting": None if self.setting is None else asdict(self.setting),
+                "features": list(self.catalogue.features),
+                "gains": self.gains.tolist(),
+                "ids": list(self.catalogue.ids),
+                "titles": self.catalogue.titles,
+            },
+        )
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Ranker":
+        """The ranker that :meth:`save` wrote, or that ``fit`` left in its run's folder."""
+        path = Path(folder) / FILE
+        if not path.is_file():
+            raise ModelError(f"there is no ranker in {folder}: {FILE} is missing")
+        try:
+            facts = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ModelError(f"{path} is not JSON: {error}") from None
+        if not isinstance(facts, dict) or facts.get("format") != "factorank-ranker":
+            raise ModelError(f"{path} does not describe a ranker")
+        if facts.get("version") != 1:
+            raise ModelError(f"{path} is of format version {facts.get('version')!r}; this factorank reads 1")
+        setting = facts["setting"]
+        if setting is not None:
+            setting = Setting(**setting | {"features": tuple(setting["features"])})
+        return cls(
+            PermutationModel.from_pretrained(folder),
+            Catalogue(facts["ids"], facts["titles"], facts["features"]),
+            torch.tensor(facts["gains"]),
+            setting,
+        )
+
+    def to(self, device: torch.device | str) -> "Ranker":
+        """Move the model to a device."""
+        self.model.to(device)
+        return self
+
+    def __repr__(self) -> str:
+        model = self.model
+        return f"Ranker(items={len(self.catalogue)}, n={model.n}, objective={model.objective!r})"
+
+    def _none_observed(self, items: Any) -> Tensor:
+        return torch.zeros((len(items), 0), dtype=torch.int64)
+
+    def _check(self, by: str, k: int, references: int, samples: int, level: float) -> None:
+        if by not in BY:
+            raise FactorankError(f"an answer is by {', '.join(BY)}, not {by!r}")
+        for name, value in (("k", k), ("references", references), ("samples", samples)):
+            if value < 1:
+                raise FactorankError(f"{name} is at least 1, not {value}")
+        if not 0 < level < 1:
+            raise FactorankError(f"the level of an interval is between 0 and 1, not {level}")
+
+
+class _NamesOf(Sequence[list[Any]]):
+    """The names of lists of ids, made when they are asked for."""
+
+    def __init__(self, ids: Sequence[Any], items: Tensor) -> None:
+        self._ids, self._items = ids, items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return [self._ids[i] for i in self._items[index].tolist() if i >= 0]
+
+
+def fitted(setting: Setting, ratings: Ratings) -> Setting:
+    """The setting with lists no longer than the most active user's, and checked."""
+    longest = int(ratings.lengths.max()) if len(ratings) else 0
+    if longest < 2:
+        raise FactorankError("there is nothing to learn from: no user has rated two items")
+    n = min(setting.n, longest)
+    shortest = None if setting.shortest is None else min(setting.shortest, n)
+    if shortest not in (None, n) and (setting.layout != "aligned" or setting.code != "insertion"):
+        raise FactorankError(
+            "lists of different lengths need layout 'aligned' and the code 'insertion', not"
+            f" {setting.layout!r} and {setting.code!r}; set shortest=None"
+        )
+    return replace(setting, n=n, shortest=shortest)
+
+
+def build(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[str]]:
+    """A new model for the items of training ratings, and the names of their features."""
+    features, names = item_features(ratings, setting.features, setting.rank)
+    torch.manual_seed(setting.seed)
+    context = FeatureContext(
+        ratings.item_count,
+        setting.width,
+        len(names),
+        setting.item_dropout,
+        setting.embedding_std,
+        setting.layout,
+        0 if setting.layout == "aligned" else setting.n,
+    )
+    if features is not None:
+        context.set_features(features.cpu())
+    model = PermutationModel(
+        setting.n,
+        setting.code,
+        setting.objective,
+        setting.width,
+        setting.depth,
+        setting.heads,
+        setting.dropout,
+        context=context,
+        masks=setting.masks if setting.objective == "masked" else "any",
+    )
+    return model, names
+
+
+def _takes_shorter(model: PermutationModel) -> bool:
+    return bool(getattr(model.context, "aligned", False)) and not model.code.domains_depend_on_n
+
+
+def _training(setting: Setting) -> dict[str, Any]:
+    names = ("batch_size", "lr", "weight_decay", "ema", "steps", "schedule", "precision", "seed")
+    return {name: getattr(setting, name) for name in names}

@@ -1,0 +1,244 @@
+"""A ranker's answers: probabilities that are those of the law, and every way to ask."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import factorank as fr
+from factorank.rerank.choose import expected_gain, gain_table, interval, respecting
+from factorank.rerank.places import Lists, law_given, law_places, place_probabilities, reference_of
+from tests.rerank.made import SMALL, ranker, ratings
+
+
+@pytest.fixture(scope="module")
+def masked():
+    return ranker()
+
+
+@pytest.fixture(scope="module")
+def causal():
+    return ranker("autoregressive")
+
+
+def some_lists(n, model_n, observed, rows=3):
+    items = torch.stack([torch.randperm(12)[:n] for _ in range(rows)])
+    items = torch.nn.functional.pad(items, (0, model_n - n), value=-1)
+    return Lists(items, torch.tensor(observed, dtype=torch.int64).expand(rows, -1))
+
+
+@pytest.mark.parametrize("observed", [[], [2], [3, 0], [1, 3, 2], [2, 0, 1, 3]])
+@pytest.mark.parametrize("n", [4, 5])
+def test_places_are_those_of_all_orders_weighted_by_the_law(masked, n, observed):
+    torch.manual_seed(0)
+    lists = some_lists(n, 8, observed)
+    reference = reference_of(lists, torch.rand(8))
+    law = law_given(masked.model, lists, reference)
+    orders = torch.tensor(list(itertools.permutations(range(n))))
+    padded = torch.nn.functional.pad(orders, (0, 8 - n), value=-1)
+    probability = law.log_prob(padded[:, None].expand(-1, 3, -1)).exp().T  # (rows, orders)
+    torch.testing.assert_close(probability.sum(-1), torch.ones(3))
+    places = law_places(law, samples=0)
+    for item, place in itertools.product(range(n), repeat=2):
+        wanted = probability[:, orders[:, place] == item].sum(-1)
+        torch.testing.assert_close(places[:, item, place], wanted)
+    named = reference[:, :n].gather(-1, orders.expand(3, -1, -1).reshape(3, -1)).view(3, -1, n)
+    for row in range(3):
+        for order, weight in zip(named[row].tolist(), probability[row].tolist(), strict=True):
+            if weight > 0:
+                assert [item for item in order if item in observed] == observed
+
+
+def test_samples_agree_with_exact_places(masked, causal):
+    torch.manual_seed(0)
+    lists = some_lists(6, 8, [4, 1, 0])
+    law = law_given(masked.model, lists, reference_of(lists, torch.rand(8)))
+    exact = law_places(law, samples=0)
+    drawn = law.sample((20_000,), generator=torch.Generator().manual_seed(1))
+    share = (drawn[..., :6, None] == torch.arange(6)).float().mean(0).transpose(-1, -2)
+    assert (share - exact[:, :6, :6]).abs().max() < 5 * 0.5 / math.sqrt(20_000)
+    generator = torch.Generator().manual_seed(0)
+    ((_, places),) = place_probabilities(causal.model, lists, nfe=None, samples=50, generator=generator)
+    torch.testing.assert_close(places[:, :6, :6].sum(-1), torch.ones(3, 6))
+    torch.testing.assert_close(places[:, :6, :6].sum(-2), torch.ones(3, 6))
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_one_observed_item_says_the_same_as_none(objective, masked, causal):
+    asked = masked if objective == "masked" else causal
+    items = list(range(100, 107))
+    none, one = asked.rerank(items), asked.rerank(items, [103])
+    assert none.items == one.items
+    torch.testing.assert_close(none.top, one.top, rtol=0, atol=0)
+    assert [ranked.observed for ranked in one] == [item == 103 for item in one.items]
+
+
+@pytest.mark.parametrize("by", ["gain", "place", "mode", "sample"])
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_the_observed_order_is_kept_exactly(objective, by, masked, causal):
+    asked = masked if objective == "masked" else causal
+    chooser = np.random.default_rng(0)
+    items = np.stack([chooser.permutation(12)[:8] + 100 for _ in range(40)])
+    observed = np.stack([chooser.permutation(row)[:4] for row in items])
+    answer = asked.rerank(items, observed, by=by, samples=8, references=2)
+    for row, seen, ranked in zip(items.tolist(), observed.tolist(), answer.items, strict=True):
+        assert sorted(ranked) == sorted(row)
+        assert [item for item in ranked if item in seen] == seen
+
+
+def test_an_answer_does_not_depend_on_how_or_with_whom_it_is_asked(masked):
+    items, observed = [[100, 105, 111, 103], [101, 102, 110]], [[105, 103], []]
+    many = masked.rerank(items, observed, k=2, references=3)
+    arrays = masked.rerank(
+        np.array([[100, 105, 111, 103], [101, 102, 110, -1]]),
+        np.array([[105, 103], [-1, -1]]),
+        k=2,
+        references=3,
+    )
+    titles = masked.rerank([f"item {i - 100}" for i in items[0]], ["item 5", "item 3"], k=2, references=3)
+    assert titles.items == [f"item {i - 100}" for i in many[0].items]
+    for row in range(2):
+        alone = masked.rerank(items[row], observed[row], k=2, references=3)
+        size = len(items[row])
+        for answer in (many[row], arrays[row]):
+            assert alone.items == answer.items
+            torch.testing.assert_close(alone.top, answer.top[:size])
+            torch.testing.assert_close(alone.place, answer.place[:size])
+    assert masked.rerank(["100", "105"]).order.tolist() == masked.rerank([100, 105]).order.tolist()
+
+
+def test_edge_cases(masked):
+    assert masked.rerank([]).items == []
+    assert masked.rerank([104], k=1).items == [104]
+    assert masked.rerank([104], k=1).top.tolist() == [1.0]
+    everything = masked.rerank([101, 102, 103], [103, 101, 102], k=1)
+    assert everything.items == [103, 101, 102]
+    assert everything.place.tolist() == [0.0, 1.0, 2.0]
+    assert [(one.low, one.high) for one in everything] == [(0, 0), (1, 1), (2, 2)]
+    assert everything.top.tolist() == [1.0, 0.0, 0.0]
+    joined = masked.rerank([101, 102], [109, 101])
+    assert sorted(joined.items) == [101, 102, 109]
+    assert joined.items.index(109) < joined.items.index(101)
+    assert masked.rerank([], [109, 101]).items == [109, 101]
+
+
+def test_ratings_of_a_user_ties_and_nan(masked):
+    answer = masked.rerank([], {101: 5.0, 102: 1.0, 103: math.nan, 104: 3.0})
+    assert [item for item in answer.items if item != 103] == [101, 104, 102]
+    assert {one.item: one.observed for one in answer} == {101: True, 102: True, 103: False, 104: True}
+    orders = {
+        tuple(
+            masked.rerank(
+                [], {101: 4.0, 102: 4.0, 103: 1.0}, generator=torch.Generator().manual_seed(seed)
+            ).items
+        )
+        for seed in range(20)
+    }
+    assert orders == {(101, 102, 103), (102, 101, 103)}
+
+
+@pytest.mark.parametrize(
+    ("items", "observed", "message"),
+    [
+        ([100, 999], None, "holds 999, which the ranker has not been trained on"),
+        ([100, "item 0"], None, "holds 'item 0' at place 1 and, as 100, at 0"),
+        ([100, 101], [101, 101], "observes 101 more than once"),
+        ([100, 101], [101, "item 1"], "observes 101 more than once"),
+        ([100], [998], "holds 998"),
+        (list(range(100, 109)), None, "has 9 items, observed ones included; the model ranks up to 8"),
+        ([[100, 101], [102]], [[100]], "2 lists of items but 1 of observed"),
+    ],
+)
+def test_refusals_name_what_is_wrong(masked, items, observed, message):
+    with pytest.raises(fr.FactorankError, match=message):
+        masked.rerank(items, observed)
+
+
+@pytest.mark.parametrize(
+    "options", [{"by": "luck"}, {"k": 0}, {"references": 0}, {"samples": 0}, {"level": 1.0}]
+)
+def test_refused_options(masked, options):
+    with pytest.raises(fr.FactorankError):
+        masked.rerank([100, 101], **options)
+
+
+def test_faulty_arrays_are_explained_as_lists_are(masked):
+    for items, observed, message in (
+        ([[100, 100, 101]], [[101]], "at place 1"),
+        ([[100, 102, 101]], [[101, 101]], "more than once"),
+        ([[100, 102, 777]], [[102]], "777"),
+    ):
+        with pytest.raises(fr.FactorankError, match=message):
+            masked.rerank(np.array(items), np.array(observed))
+
+
+def test_saved_and_loaded(masked, tmp_path):
+    masked.save(tmp_path)
+    again = fr.Ranker.load(tmp_path)
+    answers = [one.rerank([101, 105, 109, 100], ["item 9", "item 0"]) for one in (masked, again)]
+    assert answers[0].items == answers[1].items
+    torch.testing.assert_close(answers[0].top, answers[1].top, rtol=0, atol=0)
+    assert again.setting == masked.setting
+    (tmp_path / "ranker.json").write_text("{}")
+    with pytest.raises(fr.errors.ModelError, match="does not describe a ranker"):
+        fr.Ranker.load(tmp_path)
+    with pytest.raises(fr.errors.ModelError, match="missing"):
+        fr.Ranker.load(tmp_path / "nothing")
+
+
+def test_new_items_are_ranked_by_their_features():
+    asked = ranker(features=("mean", "given"), embedding_std=0.0, item_dropout=0.5, steps=150, lr=None)
+    table = asked.model.context.table[3]
+    raw = (table * asked.model.context.scale + asked.model.context.mean).tolist()
+    # With no embedding learnt apart from the features, a copy of an item is like the item itself.
+    torch.nn.init.zeros_(asked.model.context.embedding.weight)
+    by_id = asked.rerank([100, 103, 107, 111], [111, 100])
+    as_new = asked.rerank([100, "new", 107, 111], [111, 100], new={"new": raw})
+    assert as_new.items == ["new" if item == 103 else item for item in by_id.items]
+    torch.testing.assert_close(as_new.top, by_id.top)
+    partly = asked.rerank([100, "new"], new={"new": {"height": 2.0}})
+    assert sorted(map(str, partly.items)) == ["100", "new"]
+    with pytest.raises(fr.FactorankError, match="'weight'; the features are mean rating"):
+        asked.rerank(["new"], new={"new": {"weight": 1.0}})
+    with pytest.raises(fr.FactorankError, match="1 features; there are 4"):
+        asked.rerank(["new"], new={"new": [1.0]})
+
+
+def test_training_learns_what_users_prefer():
+    """Half of the users like odd items, half even ones: two observed items tell which."""
+    setting = fr.rerank.preset("small", **SMALL | {"steps": 300, "batch_size": 128, "width": 32})
+    asked = fr.Ranker.fit(ratings(400, taste=4.0), 0.1, setting=setting, device="cpu")
+    items = [108, 109, 110, 111]
+    odd = asked.rerank(items, [103, 101, 102, 100], k=2, references=4)
+    even = asked.rerank(items, [102, 100, 103, 101], k=2, references=4)
+
+    def tops(answer):
+        return {one.item: one.top for one in answer}
+
+    for item in items:
+        liked, other = (odd, even) if item % 2 else (even, odd)
+        assert tops(liked)[item] > tops(other)[item]
+
+
+def test_a_user_with_fewer_ratings_than_n_is_a_shorter_list():
+    data = ratings(least=5)
+    setting = fr.rerank.preset("small", **SMALL | {"n": 12, "shortest": 5})
+    asked = fr.Ranker.fit(data, 0.2, setting=setting, device="cpu")
+    assert asked.model.n == 12
+    with pytest.raises(fr.FactorankError, match="no user has rated two items"):
+        fr.Ranker.fit(fr.Ratings.from_rows(["a", "b"], [1, 1], [1.0, 2.0]), 0.0, device="cpu")
+
+
+def test_gains_and_intervals():
+    table = gain_table(torch.tensor([8.0, 4.0, 2.0, 0.0]))
+    assert table[4].tolist() == [8, 4, 2, 0]
+    assert table[0].tolist() == [0, 0, 0, 0]
+    assert table[2].tolist() == [6, 1, 0, 0]
+    places = torch.tensor([[[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]])
+    assert expected_gain(places, torch.tensor([4]), table).tolist() == [[6, 6, 2, 0]]
+    low, high = interval(torch.tensor([[0.1, 0.1, 0.6, 0.1, 0.1], [1.0, 0, 0, 0, 0]]), 0.8)
+    assert (low.tolist(), high.tolist()) == ([1, 0], [3, 0])
+    order = torch.tensor([[4, 3, 2, 1, 0]])
+    assert respecting(order, torch.tensor([[0, 4, 2]])).tolist() == [[0, 3, 4, 1, 2]]
