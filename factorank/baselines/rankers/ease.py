@@ -1,0 +1,74 @@
+"""EASE: an item-item model in closed form, on centred ratings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from factorank.baselines.rankers.ranker import Ranker, Reads
+from factorank.baselines.rankers.simple import mean_relevance
+from factorank.data.ratings import Ratings
+
+PRIOR = 5.0
+"""How many ratings at the mean each item, and each user, counts as having had before."""
+
+
+class EASE(Ranker):
+    r"""Item-item weights B with zero diagonal that best give each centred rating from the user's others:
+
+    .. math:: \min_B \|X - XB\|^2 + \lambda \|B\|^2, \quad \operatorname{diag} B = 0:
+        \quad B = I - P \operatorname{diag}(P)^{-1}, \quad P = (X^T X + \lambda I)^{-1}.
+
+    X holds relevance minus the item's mean minus the user's mean of what is left (both drawn to 0), and 0
+    where nothing was rated. The score of an item is its mean plus ``weight`` times what B makes of the r
+    observed ratings; the weight, 1 in the original, makes up for there being fewer of them than in training.
+
+    Steck, "Embarrassingly shallow autoencoders for sparse data", 2019.
+    """
+
+    name: ClassVar[str] = "ease"
+    reads: ClassVar[Reads] = "ratings"
+    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"penalty": (30.0, 100.0, 300.0, 1000.0, 3000.0)}
+    scored: ClassVar[Mapping[str, Sequence[Any]]] = {"weight": (1.0, 2.0, 4.0)}
+
+    def learn(self, train: Ratings, penalty: float = 1000.0) -> None:
+        self.means = mean_relevance(train, PRIOR)
+        items = train.items.long()
+        left = train.relevance(train.values) - self.means[items]
+        bias = torch.zeros(len(train), device=train.device).index_add_(0, train.users, left)
+        left = left - (bias / (train.lengths + PRIOR))[train.users]
+        gram = torch.zeros((train.item_count, train.item_count), dtype=torch.float64, device=train.device)
+        rows = max(1, CELLS // train.item_count)
+        for first in range(0, len(train), rows):  # dense, but only some users at a time
+            begin, end = int(train.starts[first]), int(train.starts[min(first + rows, len(train))])
+            table = torch.zeros((min(rows, len(train) - first), train.item_count), device=train.device)
+            table[train.users[begin:end] - first, items[begin:end]] = left[begin:end]
+            gram += table.T @ table
+        self.weights = item_weights(gram, penalty)
+
+    def scores(
+        self,
+        items: Tensor,
+        r: int = 0,
+        told: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        relevance = self._check(items, r, told).to(self.means.dtype)
+        items = items.clamp(min=0)
+        means = self.means.to(items.device)[items]
+        left = relevance - means[:, :r]
+        left = left - left.sum(-1, keepdim=True) / (r + PRIOR)
+        weights = self.weights.to(items.device)[items[:, :r, None], items[:, None, :]]  # (batch, r, n)
+        return means + self.settings["weight"] * (left[:, None] @ weights).squeeze(1)
+
+
+CELLS = 1 << 24
+"""Of the dense table of users by items that is held at a time."""
+
+
+def item_weights(gram: Tensor, penalty: float) -> Tensor:
+    """B in float32 from the Gram matrix :math:`X^T X` ``(items, items)`` in float64."""
+    inverse = torch.linalg.inv(gram + penalty * torch.eye(len(gram), dtype=gram.dtype, device=gram.device))
+    return (torch.eye(len(gram), dtype=gram.dtype, device=gram.device) - inverse / inverse.diagonal()).float()

@@ -1,0 +1,107 @@
+"""Matrix factorisation with biases, by alternating least squares; a new user is folded in from r ratings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from factorank.baselines.rankers.ranker import Ranker, Reads
+from factorank.data.ratings import Ratings
+
+ROUNDS = 10
+DENSE = 1 << 28
+"""Users times items up to which the matrix of who rated what is held as it is; beyond, it is sparse."""
+
+
+class MatrixFactorisation(Ranker):
+    r"""Relevance :math:`\mu + b_u + b_i + p_u \cdot q_i`, with the squared error and ``penalty`` times the
+    squared numbers of each user and item made least by turns: given the items, each user is a ridge
+    regression, and the other way round. The user of a list is folded in: a regression on the r observed
+    relevances again, but drawn to the mean of all users by their covariance (the posterior mean under a
+    Gaussian prior, with the squared residual as the noise), ``fold`` times as strongly. A plain ridge, which
+    takes all directions for equally likely, did worse than the mean rating at r = 1.
+
+    Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", 2008 (for the
+    alternation); Koren, Bell and Volinsky, "Matrix factorization techniques for recommender systems", 2009.
+    """
+
+    name: ClassVar[str] = "matrix-factorisation"
+    reads: ClassVar[Reads] = "ratings"
+    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"rank": (8, 16), "penalty": (3.0, 10.0, 30.0)}
+    scored: ClassVar[Mapping[str, Sequence[Any]]] = {"fold": (1.0, 2.0, 4.0)}
+
+    def learn(self, train: Ratings, rank: int = 8, penalty: float = 6.0, seed: int = 0) -> None:
+        relevance = train.relevance(train.values)
+        self.mean = float(relevance.mean())
+        users, items = train.users, train.items.long()
+        shape = (len(train), train.item_count)
+        rated = _matrix(users, items, torch.ones_like(relevance), shape)
+        wanted = _matrix(users, items, relevance - self.mean, shape)
+        turned = rated.t(), wanted.t()
+        generator = torch.Generator().manual_seed(seed)
+        # Each side is (bias, factors).
+        item = torch.randn((train.item_count, rank + 1), generator=generator).to(train.device) * 0.1
+        item[:, 0] = 0
+        for _ in range(ROUNDS):
+            user = regress(rated, wanted, item, penalty)
+            item = regress(*turned, user, penalty)
+        self.item = item
+        told = self.mean + user[users, 0] + item[items, 0] + (user[users, 1:] * item[items, 1:]).sum(1)
+        self.noise = float((relevance - told).square().mean())
+        self.user_mean = user.mean(0)
+        apart = (user - self.user_mean).double()
+        spread = apart.T @ apart / len(user) + 1e-6 * torch.eye(rank + 1, device=user.device)
+        self.user_precision = spread.inverse().float()
+
+    def scores(
+        self,
+        items: Tensor,
+        r: int = 0,
+        told: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        relevance = self._check(items, r, told).to(self.item.dtype)
+        known = self.item.to(items.device)[items.clamp(min=0)]
+        user = self.fold_in(known[:, :r], relevance)
+        return known[..., 0] + (known[..., 1:] @ user[:, 1:, None]).squeeze(-1)
+
+    def fold_in(self, known: Tensor, relevance: Tensor) -> Tensor:
+        """Users (bias, factors) ``(batch, 1 + rank)`` from the rows of the items they rated
+        ``(batch, r, 1 + rank)`` and how, ``(batch, r)``."""
+        design = torch.cat([torch.ones_like(known[..., :1]), known[..., 1:]], -1)
+        wanted = relevance - self.mean - known[..., 0]
+        prior = self.user_precision.to(known.device) * (self.settings["fold"] * self.noise)
+        gram = design.mT @ design + prior
+        return _solve(
+            gram, (design.mT @ wanted[..., None]).squeeze(-1) + prior @ self.user_mean.to(known.device)
+        )
+
+
+def regress(rated: Tensor, wanted: Tensor, other: Tensor, penalty: float) -> Tensor:
+    """(bias, factors) of each row, ``(rows, 1 + rank)``, by ridge regression on those of the columns.
+
+    ``rated`` ``(rows, columns)`` is 1 where there is a rating, and ``wanted`` holds the ratings. Sums
+    over the ratings of a row are products of these with tables of what is summed for each column.
+    """
+    width = other.shape[1]
+    design = torch.cat([torch.ones_like(other[:, :1]), other[:, 1:]], 1)
+    outer = (design[:, :, None] * design[:, None, :]).flatten(1)
+    sums = rated @ torch.cat([outer, other[:, :1] * design], 1)
+    gram = sums[:, : width * width].reshape(-1, width, width)
+    gram.diagonal(dim1=-2, dim2=-1).add_(penalty)
+    return _solve(gram, wanted @ design - sums[:, width * width :])
+
+
+def _matrix(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    if shape[0] * shape[1] <= DENSE:
+        table = torch.zeros(shape, device=values.device)
+        table[rows, columns] = values
+        return table
+    places = torch.stack([rows, columns])
+    return torch.sparse_coo_tensor(places, values, shape, check_invariants=True).coalesce()
+
+
+def _solve(gram: Tensor, right: Tensor) -> Tensor:
+    return torch.cholesky_solve(right[..., None], torch.linalg.cholesky(gram)).squeeze(-1)

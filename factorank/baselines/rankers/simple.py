@@ -1,0 +1,98 @@
+"""Rankers that know nothing of the user but, at most, the observed order: chance, popularity, mean rating."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from factorank.baselines.rankers.ranker import Ranker, Reads
+from factorank.data.ratings import Ratings
+
+
+class UniformRIM(Ranker):
+    """The paper's uniform repeated insertion: all orders that agree with the observed one are equally likely.
+
+    A draw from it: random places, shared out among the observed items in their order. For the unobserved
+    items it is chance.
+    """
+
+    name: ClassVar[str] = "uniform-rim"
+    reads: ClassVar[Reads] = "order"
+
+    def learn(self, train: Ratings) -> None:
+        pass
+
+    def scores(
+        self,
+        items: Tensor,
+        r: int = 0,
+        told: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        order = self._check(items, r, told, generator)
+        scores = torch.rand(items.shape, device=items.device, generator=generator)
+        scores[:, :r] = torch.zeros_like(scores[:, :r]).scatter_(
+            1, order, scores[:, :r].sort(-1, descending=True).values
+        )
+        return scores
+
+
+class Popularity(Ranker):
+    """The paper's baseline: items by the number of their ratings."""
+
+    name: ClassVar[str] = "popularity"
+    reads: ClassVar[Reads] = "nothing"
+
+    def learn(self, train: Ratings) -> None:
+        self.counts = torch.bincount(train.items, minlength=train.item_count).float()
+
+    def scores(
+        self,
+        items: Tensor,
+        r: int = 0,
+        told: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        self._check(items, r, told)
+        return self.counts.to(items.device)[items.clamp(min=0)]
+
+
+class MeanRating(Ranker):
+    r"""Items by their mean relevance, drawn to that of all items as if each had ``prior`` ratings more.
+
+    The score of an item is :math:`(\sum_u r_{ui} + c\mu) / (n_i + c)`, with :math:`\mu` the mean of all.
+    """
+
+    name: ClassVar[str] = "mean-rating"
+    reads: ClassVar[Reads] = "nothing"
+    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"prior": (0.0, 1.0, 3.0, 10.0, 30.0)}
+
+    def learn(self, train: Ratings, prior: float = 10.0) -> None:
+        self.means = mean_relevance(train, prior)
+
+    def scores(
+        self,
+        items: Tensor,
+        r: int = 0,
+        told: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        self._check(items, r, told)
+        return self.means.to(items.device)[items.clamp(min=0)]
+
+
+def mean_relevance(ratings: Ratings, prior: float) -> Tensor:
+    """The mean relevance of each item, drawn to that of all ratings: ``(items,)``, in float32."""
+    relevance = ratings.relevance(ratings.values).double()
+    mean = relevance.mean()
+    sums = torch.zeros(ratings.item_count, dtype=torch.float64, device=ratings.device)
+    sums.index_add_(0, ratings.items.long(), relevance)
+    counts = torch.bincount(ratings.items, minlength=ratings.item_count)
+    # With no prior an item that nobody rated is as good as the mean.
+    return torch.where(
+        counts + prior > 0, (sums + prior * mean) / (counts + prior).clamp(min=1e-9), mean
+    ).float()
