@@ -40,8 +40,9 @@ class Train(_Data):
 
     grid: int = 3
     """Pieces in a row."""
-    preset: Literal["default", "paper"] = "default"
-    """default: one token for each piece, a perceptron on its pixels. paper: the network of the paper."""
+    preset: Literal["default", "paper", "gumbel-sinkhorn", "riffle-diffusion"] = "default"
+    """default: one token for each piece, a perceptron on its pixels. paper: the network of the paper. The
+    others are baselines."""
     code: Literal["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"] | None = None
     """The code of the solution; lehmer unless given."""
     objective: Literal["masked", "autoregressive"] | None = None
@@ -232,8 +233,8 @@ def scores_table(rows: list[dict[str, Any]]) -> str:
     lines = [
         [
             f"{row['grid']}×{row['grid']}",
-            row["code"],
-            row["objective"],
+            row["code"] or row["method"],
+            row["objective"] or "",
             row["nfe"],
             f"{100 * row['solved']:.2f}",
             f"{100 * row['solved_low']:.1f}–{100 * row['solved_high']:.1f}",

@@ -11,19 +11,22 @@ Choices are made on 5,000 training pictures that are held out; the 10,000 test p
 
     run([setting("default", grid=grid, seed=seed) for grid in (3, 4) for seed in range(3)], "runs/jigsaw")
 
-trains one setting after the other and goes on where it was stopped.
+trains one setting after the other and goes on where it was stopped. The baselines are presets as well.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from factorank.baselines import RiffleDiffusion
+from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import Pictures, Puzzles, cifar10
 from factorank.errors import FactorankError
 from factorank.experiments.jigsaw_scores import seconds_to
@@ -50,7 +53,7 @@ def learn(
     watch_every: int | None = 1000,
     device: torch.device | str | None = None,
     **options: Any,
-) -> tuple[PermutationModel, TrainResult]:
+) -> tuple[PermutationModel | OrderingModel, TrainResult]:
     """Train the model of a setting; the same call goes on with the run in ``out``.
 
     Args:
@@ -71,7 +74,7 @@ def learn(
     side = pictures.train.shape[1]
     model = build(chosen, side)
     if start is not None:
-        model.load_state_dict(PermutationModel.from_pretrained(start, context=model.context).state_dict())
+        model.load_state_dict(type(model).from_pretrained(start).state_dict())
     out = None if out is None else Path(out)
     if out is not None:
         _same_setting(out, chosen, start)
@@ -110,7 +113,7 @@ def _same_setting(out: Path, chosen: Setting, start: str | Path | None) -> None:
     path = out / "setting.json"
     ours = asdict(chosen) | {"start": None if start is None else str(start)}
     if path.exists():
-        theirs = json.loads(path.read_bytes())
+        theirs = asdict(Setting()) | {"start": None} | json.loads(path.read_bytes())
         differing = [name for name in ours if theirs.get(name) != json.loads(json.dumps(ours[name]))]
         if differing:
             raise FactorankError(
@@ -151,35 +154,44 @@ def history(out: str | Path | None) -> list[dict[str, Any]]:
 
 def score(
     chosen: Setting,
-    model: PermutationModel,
+    model: PermutationModel | OrderingModel,
     pictures: Tensor,
     *,
     nfes: Sequence[int] = (1,),
     unmask: str = "confident",
     beam: int | None = None,
+    assign: bool = False,
+    tries: int = 1,
     most: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """One flat row for each number of evaluations: how well, and how fast, the model solves the pictures.
 
-    ``nfes`` and ``unmask`` are for masked models; autoregressive ones take n evaluations and a ``beam``.
+    ``nfes`` and ``unmask`` are for masked models. Autoregressive ones take n evaluations and a ``beam``,
+    baselines as many as they need. For the others see :func:`solve`; every try counts as evaluations.
     """
-    device = model.network.places.device
+    device = next(model.parameters()).device
     pictures = pictures[:most].to(device)
-    masked = model.objective == "masked"
-    for nfe in nfes if masked else (model.n,):
+    masked = isinstance(model, PermutationModel) and model.objective == "masked"
+    riffle = isinstance(model, RiffleDiffusion)
+    if isinstance(model, RiffleDiffusion):
+        nfes = (model.steps,)
+    elif not masked:
+        nfes = (model.n if isinstance(model, PermutationModel) else 1,)
+    for nfe in nfes:
         started = time.perf_counter()
-
-        def solver(pieces: Tensor, nfe: int = nfe) -> Tensor:
-            return solve(model, pieces, **({"nfe": nfe, "unmask": unmask} if masked else {"beam": beam}))
-
+        how: dict[str, Any] = {"assign": assign, "tries": tries}
+        how |= {"nfe": nfe, "unmask": unmask} if masked else {"beam": beam}
+        solver = partial(solve, model, **how)
         scores = evaluate(solver, pictures, chosen.grid, chosen.direction_used).summary()
+        ways = "left-to-right" if isinstance(model, PermutationModel) else None
         yield {
             "experiment": "jigsaw",
-            "method": "factorank",
             **describe(chosen),
-            "unmask": unmask if masked else "left-to-right",
-            "nfe": nfe,
-            "beam": None if masked else beam or 8,
+            "unmask": unmask if masked else ways,
+            "nfe": nfe * tries,
+            "beam": beam or (200 if riffle else 8 if ways and not masked else None),
+            "assign": assign,
+            "tries": tries,
             "parameters": sum(weight.numel() for weight in model.parameters()),
             **scores,
             "per_second": round(puzzles_per_second(solver, pictures, chosen.grid), 1),
@@ -200,6 +212,8 @@ def run(
     nfes: Sequence[int] = (1,),
     unmask: str = "confident",
     beam: int | None = None,
+    assign: bool = False,
+    tries: int = 1,
     most: int | None = None,
     call_seconds: float | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -238,14 +252,11 @@ def run(
             break
         if chosen.steps is not None and result.steps < chosen.steps:
             continue
-        rows_here = [
-            row | trained(chosen, result)
-            for row in score(
-                chosen, model, getattr(pictures, split), nfes=nfes, unmask=unmask, beam=beam, most=most
-            )
-        ]
+        how: dict[str, Any] = {"unmask": unmask, "beam": beam, "assign": assign, "tries": tries, "most": most}
+        about = {"split": split} | trained(chosen, result)
+        scored = score(chosen, model, getattr(pictures, split), nfes=nfes, **how)
+        rows_here = [row | about for row in scored]
         for row in rows_here:
-            row["split"] = split
             say(f"{chosen.name}: nfe {row['nfe']}, solved {row['solved']:.4f}, pieces {row['pieces']:.4f}")
         write_results(done, rows_here)
         rows += rows_here

@@ -1,17 +1,22 @@
 """The settings of the jigsaw experiment: the default model, the paper's, and what can be changed in them."""
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
+from factorank.baselines import GumbelSinkhorn, RiffleDiffusion
+from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import SIDE, Direction, augmentations, check_grid
 from factorank.errors import FactorankError
 from factorank.models import PermutationModel, PieceConvolution, PieceEncoder
 from factorank.models.model import Masks, Objective
 from factorank.models.pieces import Pieces
+
+Method = Literal["factorank", "gumbel-sinkhorn", "riffle-diffusion"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,8 @@ class Setting:
     grid: int = 3
     """Pieces in a row; the permutation has its square."""
     seed: int = 0
+    method: Method = "factorank"
+    """Ours, or a baseline, for which ``code``, ``objective``, ``masks`` and ``aligned`` mean nothing."""
     code: str = "lehmer"
     objective: Objective = "masked"
     masks: Masks | None = None
@@ -53,8 +60,13 @@ class Setting:
     seconds: float | None = 300.0
     """Training time; the learning rate falls to zero with it unless ``steps`` are given."""
 
+    model_options: dict[str, Any] = field(default_factory=dict)
+    """Further arguments of a baseline's class, such as a temperature or a layout."""
+
     def __post_init__(self) -> None:
         check_grid(self.grid)
+        if self.method not in METHODS:
+            raise FactorankError(f"the method is one of {', '.join(METHODS)}, not {self.method!r}")
         augmentations(self.augment)
         if self.steps is None and self.seconds is None:
             raise FactorankError("training ends after so many steps or so many seconds; give one of them")
@@ -62,7 +74,8 @@ class Setting:
     @property
     def name(self) -> str:
         """The name of its folder."""
-        return f"{self.label}-{self.grid}x{self.grid}-{self.code}-{self.objective}-{self.seed}"
+        what = f"{self.code}-{self.objective}" if self.method == "factorank" else self.method
+        return f"{self.label}-{self.grid}x{self.grid}-{what}-{self.seed}"
 
     @property
     def n(self) -> int:
@@ -74,6 +87,8 @@ class Setting:
 
     @property
     def direction_used(self) -> Direction:
+        if self.method != "factorank":
+            return "piece-of-slot"  # the baselines put the pieces into order
         return self.direction or ("piece-of-slot" if self.code == "insertion" else "slot-of-piece")
 
 
@@ -88,9 +103,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "lr": 3e-4,
         "ema": 0.0,
     },
+    "gumbel-sinkhorn": {"method": "gumbel-sinkhorn", "encoder": "convolution", "lr": 4e-4},
+    "riffle-diffusion": {"method": "riffle-diffusion", "encoder": "convolution", "lr": 4e-4},
 }
-"""Ours, and the paper's: the network of Symmetric Diffusers, whose code tokens attend to piece tokens, all of
-them or, autoregressive, those before; its learning rate, and nothing done to the pictures."""
+"""Ours; the paper's: the network of Symmetric Diffusers, whose code tokens attend to piece tokens, all of
+them or, autoregressive, those before, its learning rate, and nothing done to the pictures; and the baselines
+with the convolutions and the learning rate of Symmetric Diffusers, and our crops, flips and averages."""
 
 
 def setting(preset: str = "default", **changes: Any) -> Setting:
@@ -101,7 +119,7 @@ def setting(preset: str = "default", **changes: Any) -> Setting:
     """
     if preset not in PRESETS:
         raise FactorankError(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
-    known = {field.name for field in fields(Setting)}
+    known = {one.name for one in fields(Setting)}
     for name in changes:
         if name not in known:
             raise FactorankError(f"a setting has no {name!r}; it has {', '.join(sorted(known))}")
@@ -109,7 +127,7 @@ def setting(preset: str = "default", **changes: Any) -> Setting:
     return Setting(**({"label": preset} | PRESETS[preset] | given))
 
 
-def build(chosen: Setting, side: int = SIDE) -> PermutationModel:
+def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel:
     """The untrained model of a setting, for pictures of that side; the seed decides its first weights."""
     torch.manual_seed(chosen.seed)
     kind, *features = chosen.encoder.split("+")
@@ -117,13 +135,21 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel:
         raise FactorankError(
             f"the encoder is 'convolution' or 'mlp' with features joined by +, not {chosen.encoder!r}"
         )
-    options: dict[str, Any] = {"aligned": chosen.aligned, "direction": chosen.direction_used}
+    ours = chosen.method == "factorank"
+    options: dict[str, Any] = {
+        "aligned": chosen.aligned or not ours,
+        "direction": chosen.direction_used,
+    }
     shape = (chosen.grid, check_grid(chosen.grid, side), chosen.width)
     context: Pieces
     if kind == "mlp":
         context = PieceEncoder(*shape, features=tuple(features), **options)
     else:
         context = PieceConvolution(*shape, **options)
+    if not ours:
+        baseline = GumbelSinkhorn if chosen.method == "gumbel-sinkhorn" else RiffleDiffusion
+        size = (chosen.width, chosen.depth, chosen.heads, chosen.dropout)
+        return baseline(chosen.n, context, *size, **chosen.model_options)
     model = PermutationModel(
         chosen.n,
         chosen.code,
@@ -143,7 +169,7 @@ def setting_of(model: PermutationModel, run: str | Path | None = None) -> Settin
     """The setting of a trained model: what its run's folder says, else what the model itself tells."""
     path = None if run is None else Path(run) / "setting.json"
     if path is not None and path.is_file():
-        known = {field.name for field in fields(Setting)}
+        known = {one.name for one in fields(Setting)}
         return Setting(
             **{name: value for name, value in json.loads(path.read_bytes()).items() if name in known}
         )
@@ -168,12 +194,14 @@ def setting_of(model: PermutationModel, run: str | Path | None = None) -> Settin
 
 
 def describe(chosen: Setting) -> dict[str, Any]:
-    """The setting as it goes into each row of the results."""
-    filled = replace(chosen, masks=chosen.masks_used, direction=chosen.direction_used)
-    row = asdict(filled)
+    """The setting as it goes into each row of the results, flat."""
+    row = asdict(replace(chosen, masks=chosen.masks_used, direction=chosen.direction_used))
     for old, new in (("seconds", "train_limit"), ("steps", "step_limit")):
         row[new] = row.pop(old)
-    return row
+    own = row.pop("model_options")
+    if chosen.method != "factorank":
+        row |= {"code": None, "objective": None, "masks": None, "aligned": None}
+    return row | {f"model_{name}": value for name, value in own.items()}
 
 
 def command_of(chosen: Setting) -> str:
@@ -181,8 +209,8 @@ def command_of(chosen: Setting) -> str:
     preset = chosen.label if chosen.label in PRESETS else "default"
     base = setting(preset)
     words = ["factorank jigsaw train"] + ([] if preset == "default" else [f"--preset {preset}"])
-    for field in fields(Setting):
-        value = getattr(chosen, field.name)
-        if value != getattr(base, field.name):
-            words.append(f"--{field.name.replace('_', '-')} {value}")
+    for one in fields(Setting):
+        value = getattr(chosen, one.name)
+        if value != getattr(base, one.name):
+            words.append(f"--{one.name.replace('_', '-')} {value}")
     return " ".join(words)

@@ -8,12 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from factorank.baselines import GumbelSinkhorn, RiffleDiffusion, best_assignment
+from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import Direction, scrambled
 from factorank.errors import FactorankError
 from factorank.experiments.jigsaw_scores import Scores
 from factorank.models import PermutationModel
 from factorank.models.autoregressive import AutoregressiveLaw
+from factorank.models.context import encode_context
 from factorank.models.pieces import Pieces
+from factorank.permutations import random_permutations
 
 BATCH = 1024
 """How many puzzles are solved at once when they are scored, and when speed is measured."""
@@ -23,26 +27,86 @@ WATCHED = 2000
 
 @torch.no_grad()
 def solve(
-    model: PermutationModel,
+    model: PermutationModel | OrderingModel,
     pieces: Tensor,
     *,
     nfe: int | None = None,
     unmask: str | None = None,
     beam: int | None = None,
+    assign: bool = False,
+    tries: int = 1,
 ) -> Tensor:
     """The model's solutions ``(batch, n)`` of puzzles with pieces ``(batch, n, piece, piece, 3)``.
 
-    A masked model reveals the solution in ``nfe`` evaluations, 1 unless given, the most certain positions
-    first unless ``unmask`` says otherwise; an autoregressive one searches with a beam, 8 wide unless given.
+    Args:
+        model: one of ours, or a baseline.
+        pieces: bytes, in scrambled order.
+        nfe: for masked models, in how many evaluations the solution is revealed; 1 unless given.
+        unmask: for masked models, which positions first; the most certain ones unless given.
+        beam: for autoregressive models, how many solutions the search keeps, 8 unless given; for riffle
+            diffusion the width of its beam, 200 with 20 paths unless given.
+        assign: for inline models at one evaluation, whose single best values can collide: take the
+            permutation that is the most likely one of all.
+        tries: give the pieces to the model in so many random orders, and keep the solution to which it gives
+            the highest probability. For our models with an exact likelihood.
     """
+    if tries < 1:
+        raise FactorankError(f"a puzzle is tried at least once, not {tries} times")
     with precision_of(pieces.device):
-        if model.objective == "masked":
-            return model.distribution(pieces, nfe=nfe or 1, unmask=unmask or "confident").mode
+        if isinstance(model, RiffleDiffusion):
+            return model.mode(pieces) if beam is None else model.mode(pieces, beam, min(beam, 20))
+        if isinstance(model, GumbelSinkhorn):
+            return model.mode(pieces)
+        assert isinstance(model, PermutationModel)
+        if assign:
+            return _assigned(model, pieces)
+        found, best = _once(model, pieces, nfe, unmask, beam, tries > 1)
+        chooser = torch.Generator().manual_seed(0)
+        for _ in range(tries - 1):
+            mixed = random_permutations(model.n, pieces.shape[:1], generator=chooser).to(pieces.device)
+            shuffled = pieces.gather(1, mixed[..., None, None, None].expand_as(pieces))
+            again, likelihood = _once(model, shuffled, nfe, unmask, beam, True)
+            if direction_of(model) == "slot-of-piece":
+                again = torch.empty_like(again).scatter_(1, mixed, again)
+            else:
+                again = mixed.gather(1, again)
+            assert best is not None
+            assert likelihood is not None
+            better = likelihood > best
+            found, best = torch.where(better[:, None], again, found), torch.where(better, likelihood, best)
+        return found
+
+
+def _once(
+    model: PermutationModel,
+    pieces: Tensor,
+    nfe: int | None,
+    unmask: str | None,
+    beam: int | None,
+    score: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Solutions ``(batch, n)`` and, if asked for, their log-probabilities ``(batch,)``."""
+    if model.objective == "masked":
+        law = model.distribution(pieces, nfe=nfe or 1, unmask=unmask or "confident")
+    else:
         law = model.distribution(pieces, nfe=nfe, unmask=unmask)
-        if beam is None:
-            return law.mode
-        assert isinstance(law, AutoregressiveLaw)
-        return law.beam(beam)[0][..., 0, :]
+    if beam is not None and isinstance(law, AutoregressiveLaw):
+        orders, log_probs = law.beam(beam)
+        return orders[:, 0], log_probs[:, 0]
+    found = law.mode
+    return found, (law.log_prob(found) if score else None)
+
+
+def _assigned(model: PermutationModel, pieces: Tensor) -> Tensor:
+    """The most likely permutation under an inline model at one evaluation."""
+    if model.code.name != "inline" or model.objective != "masked":
+        raise FactorankError(
+            f"assign is for masked inline models; a {model.code.name} one gives permutations by itself"
+        )
+    known = encode_context(model.context, pieces, model.n, model.width)
+    hidden_code = torch.full((len(pieces), model.n), model.network.mask_value, device=pieces.device)
+    logits = model.network.head(model.network.hidden(hidden_code, known, None))
+    return best_assignment(logits.log_softmax(-1))
 
 
 def precision_of(device: torch.device) -> AbstractContextManager[Any]:
@@ -50,11 +114,17 @@ def precision_of(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
-def direction_of(model: PermutationModel) -> Direction:
-    """How the orders of a jigsaw model are to be read."""
-    if not isinstance(model.context, Pieces):
+def pieces_of(model: PermutationModel | OrderingModel) -> Pieces:
+    """The encoder of a jigsaw model, which knows the grid."""
+    encoder = model.context if isinstance(model, PermutationModel) else model.encoder
+    if not isinstance(encoder, Pieces):
         raise FactorankError("this model does not solve jigsaw puzzles: its context is not of pieces")
-    return model.context.direction
+    return encoder
+
+
+def direction_of(model: PermutationModel | OrderingModel) -> Direction:
+    """How the orders of a jigsaw model are to be read."""
+    return pieces_of(model).direction
 
 
 Solver = Callable[[Tensor], Tensor]
@@ -101,14 +171,18 @@ def puzzles_per_second(
     return batches * batch_size / (time.perf_counter() - started)
 
 
-def watcher(held_out: Tensor, device: torch.device) -> Callable[[PermutationModel], dict[str, float]]:
-    """For ``train(watch=…)``: the shares of some held-out puzzles and of their pieces that are right."""
+def watcher(
+    held_out: Tensor, device: torch.device
+) -> Callable[[PermutationModel | OrderingModel], dict[str, float]]:
+    """For ``train(watch=…)``: the shares of some held-out puzzles and of their pieces that are right.
+
+    Searches are greedy here, so that looking does not take longer than training.
+    """
     shown = held_out[:WATCHED].to(device)
 
-    def watch(model: PermutationModel) -> dict[str, float]:
-        assert isinstance(model.context, Pieces)
+    def watch(model: PermutationModel | OrderingModel) -> dict[str, float]:
         scores = evaluate(
-            lambda pieces: solve(model, pieces), shown, model.context.grid, direction_of(model)
+            lambda pieces: solve(model, pieces, beam=1), shown, pieces_of(model).grid, direction_of(model)
         ).summary()
         return {name: scores[name] for name in ("solved", "pieces")}
 

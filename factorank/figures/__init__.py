@@ -8,10 +8,12 @@ from factorank.figures.cyclic import cyclic_figure
 from factorank.figures.drawing import read_results
 from factorank.figures.fits import fit_figure
 from factorank.figures.jigsaw import jigsaw_figure, puzzle_figure
+from factorank.figures.rerank import calibration_figure, rerank_figure
 from factorank.figures.votes import votes_figure, votes_means
 
 __all__ = [
     "FIGURES",
+    "calibration_figure",
     "codes_figure",
     "cyclic_figure",
     "draw",
@@ -19,11 +21,19 @@ __all__ = [
     "jigsaw_figure",
     "puzzle_figure",
     "read_results",
+    "rerank_figure",
     "votes_figure",
     "votes_means",
 ]
 
-FIGURES = {"cyclic": cyclic_figure, "codes": codes_figure, "jigsaw": jigsaw_figure, "votes": votes_figure}
+FIGURES = {
+    "cyclic": cyclic_figure,
+    "codes": codes_figure,
+    "jigsaw": jigsaw_figure,
+    "rerank": rerank_figure,
+    "rerank-calibration": calibration_figure,
+    "votes": votes_figure,
+}
 """The figures that are drawn from a results file, by the name of the experiment in its rows."""
 
 

@@ -31,13 +31,20 @@ def pyplot_module() -> Any:
 
 
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Write a figure in the format of the path's suffix, whole or not at all."""
     import io
 
     from factorank.files import write_whole
 
-    data = io.BytesIO()
-    figure.savefig(data, format=Path(path).suffix.lstrip(".") or "png", dpi=150, metadata={"Software": None})
-    pyplot_module().close(figure)
+    data, kind = io.BytesIO(), Path(path).suffix.lstrip(".").lower() or "png"
+    # Without the name of the software the same results give the same bytes; JPEG has no place for it.
+    metadata = None if kind in ("jpg", "jpeg", "webp", "tif", "tiff", "gif") else {"Software": None}
+    try:
+        figure.savefig(data, format=kind, dpi=150, metadata=metadata)
+    except ValueError as error:
+        raise FactorankError(f"{path}: {error}") from None
+    finally:
+        pyplot_module().close(figure)
     write_whole(path, data.getvalue())
 
 

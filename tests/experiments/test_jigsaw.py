@@ -1,5 +1,6 @@
 """The jigsaw experiment: scores against brute force, training and resuming at a tiny size."""
 
+import itertools
 import json
 import math
 from functools import partial
@@ -218,6 +219,62 @@ def test_several_evaluations_and_beams(tmp_path):
     pieces = scrambled(PICTURES.test, 2)[1]
     best = model.distribution(pieces).beam(24)[0][:, 0]
     assert torch.equal(solve(model, pieces, beam=24), best)
+
+
+@pytest.mark.parametrize("method", ["gumbel-sinkhorn", "riffle-diffusion"])
+def test_baselines_are_run_and_scored_like_our_models(method, tmp_path):
+    chosen = setting(method, **(TINY | {"steps": 2, "encoder": "mlp"}))
+    assert chosen.name == f"{method}-2x2-{method}-0"
+    (row,) = jigsaw.run([chosen], tmp_path, pictures=PICTURES, beam=4, most=9, device="cpu", watch_every=1)
+    assert (row["method"], row["code"], row["objective"], row["unmask"]) == (method, None, None, None)
+    assert row["direction"] == "piece-of-slot"
+    assert row["nfe"] == (1 if method == "gumbel-sinkhorn" else len(build(chosen, 16).schedule) - 1)
+    assert row["puzzles"] == 9
+
+
+@pytest.mark.parametrize("direction", ["slot-of-piece", "piece-of-slot"])
+def test_the_likeliest_of_several_tries(direction):
+    """Each try sees the pieces in another order; the law of the puzzle decides, whatever the order."""
+    torch.manual_seed(0)
+    model = build(setting(**(TINY | {"direction": direction})), 16).eval()
+    pieces = scrambled(PICTURES.test, 2, direction=direction)[1]
+    tried = [solve(model, pieces, tries=tries) for tries in (1, 2, 6)]
+    chooser = torch.Generator().manual_seed(0)
+    law = model.distribution(pieces, nfe=1)
+    best, likelihood = law.mode, law.log_prob(law.mode)
+    for number in range(1, 6):
+        mixed = fr.random_permutations(4, (80,), generator=chooser)
+        for row, some in enumerate(mixed):
+            there = model.distribution(pieces[row][some], nfe=1)
+            found = there.mode
+            if there.log_prob(found) > likelihood[row]:
+                likelihood[row] = there.log_prob(found)
+                slots = found if direction == "slot-of-piece" else fr.inverse(found)
+                mine = slots[fr.inverse(some)]  # of each piece in the order that we were given
+                best[row] = mine if direction == "slot-of-piece" else fr.inverse(mine)
+        if number == 1:
+            assert torch.equal(tried[1], best)
+    assert torch.equal(tried[0], law.mode)
+    assert torch.equal(tried[2], best)
+    assert not torch.equal(tried[0], best)
+    with pytest.raises(fr.FactorankError, match="tried at least once, not 0 times"):
+        solve(model, pieces, tries=0)
+
+
+def test_an_inline_model_can_be_made_to_give_permutations():
+    torch.manual_seed(1)
+    model = build(setting(**(TINY | {"code": "inline"})), 16).eval()
+    with torch.no_grad():
+        model.network.head.weight.mul_(20)
+    pieces = scrambled(PICTURES.test, 2)[1]
+    assert not fr.is_permutation(solve(model, pieces)).all()
+    found = solve(model, pieces, assign=True)
+    law = model.distribution(pieces, nfe=1)
+    every = torch.tensor(list(itertools.permutations(range(4))))
+    best = law.log_prob(every[:, None].expand(24, 80, 4)).max(0).values
+    torch.testing.assert_close(law.log_prob(found), best)
+    with pytest.raises(fr.FactorankError, match="assign is for masked inline models; a lehmer one"):
+        solve(build(setting(**TINY), 16), pieces, assign=True)
 
 
 def test_a_run_goes_on_where_it_was_stopped_and_is_not_done_twice(tmp_path, monkeypatch):

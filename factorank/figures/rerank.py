@@ -1,0 +1,135 @@
+"""The figures of the re-ranking experiment: NDCG against what is observed, and calibration."""
+
+import os
+from typing import Any
+
+from factorank.errors import FactorankError
+from factorank.figures.drawing import pyplot_module, read_results, save
+
+STYLES = {
+    ("factorank", "masked", "aligned"): ("masked, one token each", "black", "o", "-", 2.0),
+    ("factorank", "autoregressive", "aligned"): (
+        "autoregressive, one token each",
+        "black",
+        "s",
+        "--",
+        2.0,
+    ),
+    ("factorank", "masked", "prefix"): ("masked, 2n tokens (paper)", "0.45", "o", ":", 1.2),
+    ("factorank", "autoregressive", "prefix"): ("autoregressive, 2n tokens (paper)", "0.45", "s", ":", 1.2),
+    "matrix-factorisation": ("matrix factorisation", "0.25", "^", "-", 1.0),
+    "ease": ("EASE", "0.25", "v", "--", 1.0),
+    "lambdamart": ("LambdaMART", "0.4", "D", "-.", 1.0),
+    "score-and-sort": ("score and sort", "0.4", "P", "-", 1.0),
+    "mallows-mixture": ("Mallows mixture", "0.55", "X", "--", 1.0),
+    "mean-rating": ("mean rating", "0.55", "d", "-.", 1.0),
+    "popularity": ("popularity", "0.7", ">", "-", 1.0),
+    "uniform-rim": ("uniform RIM", "0.7", "<", ":", 1.0),
+}
+"""Label, grey, marker, line and its width of each method, so that the figure can be read in print."""
+
+
+def rerank_figure(
+    results: str | os.PathLike[str], path: str | os.PathLike[str], key: str = "ndcg_unobserved"
+) -> None:
+    """NDCG@10 (@5 for n = 10) of the unobserved items against how many are observed, a panel for each n.
+
+    A row of panels for each set of data; means over the seeds.
+    """
+    pyplot = pyplot_module()
+    rows = [row for row in read_results(results) if row.get("code") in (None, "insertion")]
+    if not rows:
+        raise FactorankError(f"{results} holds nothing to draw")
+    sets = list(dict.fromkeys(row["data"] for row in rows))
+    sizes = sorted({row["n"] for row in rows})
+    figure, axes = pyplot.subplots(
+        len(sets),
+        len(sizes),
+        figsize=(4.6 * len(sizes), 3.9 * len(sets) + 0.9),
+        squeeze=False,
+        layout="constrained",
+    )
+    labelled: dict[str, Any] = {}
+    for line, data in zip(axes, sets, strict=True):
+        for axis, n in zip(line, sizes, strict=True):
+            k = 10 if n > 10 else 5
+            here = [row for row in rows if (row["data"], row["n"], row["k"]) == (data, n, k)]
+            axis.set_visible(bool(here))
+            for style, (label, grey, mark, dashes, width) in STYLES.items():
+                points = _means([row for row in here if _key(row) == style], key)
+                if points:
+                    (labelled[label],) = axis.plot(
+                        *zip(*points, strict=True),
+                        color=grey,
+                        marker=mark,
+                        linestyle=dashes,
+                        linewidth=width,
+                        markersize=4.5,
+                        markerfacecolor=grey if width > 1.5 else "white",
+                    )
+            what = "unobserved items" if key == "ndcg_unobserved" else "whole list"
+            axis.set(title=f"{data}, n = {n}", xlabel="observed items r", ylabel=f"NDCG@{k}, {what}")
+            axis.grid(alpha=0.3)
+    figure.legend(
+        labelled.values(), labelled.keys(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
+    )
+    save(figure, path)
+
+
+def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Stated probability of the top k against how often it was so, a panel for each set of data and n.
+
+    Bins of all r and seeds together; the area of a mark grows with what the bin holds.
+    """
+    pyplot = pyplot_module()
+    rows = read_results(results)
+    if not rows:
+        raise FactorankError(f"{results} holds nothing to draw")
+    panels = list(dict.fromkeys((row["data"], row["n"]) for row in rows))
+    figure, axes = pyplot.subplots(
+        1, len(panels), figsize=(3.9 * len(panels), 4.4), squeeze=False, layout="constrained"
+    )
+    marks = {1: "o", 3: "^", 5: "s", 10: "D"}
+    labelled: dict[str, Any] = {}
+    for axis, (data, n) in zip(axes[0], panels, strict=True):
+        axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+        for objective, colour in (("masked", "black"), ("autoregressive", "white")):
+            for k, mark in marks.items():
+                bins: dict[int, list[float]] = {}
+                for row in rows:
+                    if (row["data"], row["n"], row["objective"], row["k"]) == (data, n, objective, k):
+                        total = bins.setdefault(row["bin"], [0.0, 0.0, 0.0])
+                        for i, value in enumerate((1.0, row["stated"], row["hit"])):
+                            total[i] += row["count"] * value
+                if bins:
+                    counts, stated, hit = zip(*(bins[b] for b in sorted(bins)), strict=True)
+                    labelled[f"{objective}, k = {k}"] = axis.scatter(
+                        [s / c for s, c in zip(stated, counts, strict=True)],
+                        [h / c for h, c in zip(hit, counts, strict=True)],
+                        s=[12 + 60 * c / max(counts) for c in counts],
+                        marker=mark,
+                        facecolors=colour,
+                        edgecolors="black",
+                        linewidths=0.8,
+                    )
+        axis.set(title=f"{data}, n = {n}", xlabel="stated probability of the top k", ylabel="share that was")
+        axis.set_aspect("equal")
+        axis.grid(alpha=0.3)
+    figure.legend(
+        labelled.values(), labelled.keys(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
+    )
+    save(figure, path)
+
+
+def _key(row: dict[str, Any]) -> Any:
+    if row["method"] == "factorank":
+        return row["method"], row["objective"], row["layout"]
+    return row["method"]
+
+
+def _means(rows: list[dict[str, Any]], key: str) -> list[tuple[int, float]]:
+    """The mean over the seeds for each r."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        found.setdefault(row["r"], []).append(row[key])
+    return sorted((r, sum(values) / len(values)) for r, values in found.items())

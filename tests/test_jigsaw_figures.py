@@ -1,0 +1,73 @@
+"""The figures of the jigsaw experiment."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import factorank as fr
+from factorank.figures import draw, jigsaw_figure, puzzle_figure
+
+
+def test_wrong_pieces_are_marked_and_only_those(tmp_path):
+    """A grey picture: whatever is red in the figure is a mark, and lies in the panel of the solution."""
+    grey = np.full((60, 60, 3), 128, dtype=np.uint8)
+    red = {}
+    for name, wrong in (("none", []), ("one", [0]), ("all", [0, 1, 2, 3])):
+        path = tmp_path / f"{name}.png"
+        puzzle_figure(grey, grey, grey, path, grid=2, wrong=wrong, summary="a summary")
+        pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)
+        red[name] = (pixels[..., 0] > 200) & (pixels[..., 1] < 60) & (pixels[..., 2] < 60)
+    assert red["none"].sum() == 0
+    assert 0 < red["one"].sum() < red["all"].sum()
+    columns = red["all"].any(0).nonzero()[0] / red["all"].shape[1]
+    assert columns.min() > 1 / 3 - 0.02
+    assert columns.max() < 2 / 3 + 0.02
+    corner = red["one"].nonzero()  # slot 0 is the upper left one
+    assert (corner[1] / red["one"].shape[1]).max() < 0.52
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "jpg"])
+def test_formats(suffix, tmp_path):
+    grey = np.full((6, 6, 3), 128, dtype=np.uint8)
+    path = tmp_path / f"a.{suffix}"
+    puzzle_figure(grey, grey, grey, path, grid=3, wrong=[4], summary="")
+    assert path.stat().st_size > 1000
+
+
+def row(method="factorank", code="lehmer", objective="masked", **more):
+    base = {"experiment": "jigsaw", "method": method, "code": code, "objective": objective, "nfe": 1}
+    base |= {
+        "label": "default",
+        "split": "test",
+        "grid": 3,
+        "solved_identical": 0.9,
+        "pieces_identical": 0.95,
+    }
+    return base | {"per_second": 1e5} | more
+
+
+def test_results_are_drawn(tmp_path):
+    rows = [
+        row(grid=grid, seed=seed, solved_identical=0.9 - 0.01 * grid) for grid in (2, 3, 8) for seed in (0, 1)
+    ]
+    rows += [
+        row(code=code, objective=o, nfe=9) for code in ("inline", "insertion") for o in ("autoregressive",)
+    ]
+    rows += [row(method="riffle-diffusion", code=None, objective=None, label="x", per_second=None)]
+    rows += [row(label="no-ema"), row(split="held_out")]
+    results = tmp_path / "jigsaw.jsonl"
+    results.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    draw("jigsaw", results, tmp_path / "jigsaw.png")
+    assert (tmp_path / "jigsaw.png").read_bytes().startswith(b"\x89PNG")
+    results.write_text(json.dumps(row(split="held_out")) + "\n")
+    with pytest.raises(fr.FactorankError, match="holds no results on test pictures"):
+        jigsaw_figure(results, tmp_path / "other.png")
+
+
+def test_a_format_that_is_not_there(tmp_path):
+    grey = np.full((6, 6, 3), 128, dtype=np.uint8)
+    with pytest.raises(fr.FactorankError, match=r"a.xyz: Format 'xyz' is not supported"):
+        puzzle_figure(grey, grey, grey, tmp_path / "a.xyz", grid=3, wrong=[], summary="")
+    assert list(tmp_path.iterdir()) == []
