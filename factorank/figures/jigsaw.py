@@ -53,10 +53,11 @@ def puzzle_figure(
 
 
 def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Against the grid: puzzles solved, pieces right (identical ones count as equal), puzzles a second.
+    """Against the grid: puzzles solved, pieces right (identical ones count as equal), puzzles a second; and
+    all codes beside each other at one grid.
 
-    Lines are means over the seeds: ours in black and grey by code, filled marks for masked models at one
-    evaluation, white ones for autoregressive models; the baselines trained on the same data dashed.
+    Means over the seeds, masked models at one evaluation. Methods with more than one grid are lines, the
+    baselines dashed; the last panel is of the grid that has the most codes and objectives.
     """
     pyplot = pyplot_module()
     rows = [row for row in read_results(results) if row.get("split", "test") == "test"]
@@ -69,10 +70,11 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
         "pieces_identical": ("pieces right (%)", 100),
         "per_second": ("puzzles a second", 1),
     }
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(13, 4.6), layout="constrained")
+    figure, axes = pyplot.subplots(1, len(panels) + 1, figsize=(16, 4.4), layout="constrained")
     lines = sorted({_line(row) for row in rows}, key=str)
+    lines = [line for line in lines if len({row["grid"] for row in rows if _line(row) == line}) > 1] or lines
     grids = sorted({row["grid"] for row in rows})
-    for axis, (key, (title, scale)) in zip(axes, panels.items(), strict=True):
+    for axis, (key, (title, scale)) in zip(axes, panels.items(), strict=False):
         for line in lines:
             points = _means([row for row in rows if _line(row) == line], key, scale)
             if points:
@@ -81,20 +83,56 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
         axis.grid(alpha=0.3)
         if scale == 100:
             axis.set_ylim(-3, 103)
-    for name, (grid, share) in PUBLISHED.items():
+    for (name, (grid, share)), mark in zip(PUBLISHED.items(), "+*", strict=True):
         if grid in grids:
-            mark = "*" if "Soft" in name else "+"
-            axes[1].plot(
-                [grid], [share], mark, color="black", markersize=9, label=f"{name} (published)", linestyle=""
-            )
+            axes[1].plot([grid], [share], mark, color="black", markersize=9, label=f"{name} (published)")
     axes[2].set_yscale("log")
-    handles = dict(
-        zip(*reversed(axes[1].get_legend_handles_labels()), strict=True)
-    )  # a label may occur in one panel only
-    figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncol=4, fontsize=9, frameon=False
-    )
+    handles, labels = axes[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncol=5, fontsize=9, frameon=False)
+    _draw_codes(axes[3], rows)
     save(figure, path)
+
+
+def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
+    """All codes at one grid: masked models filled, autoregressive ones white."""
+    ours = [row for row in rows if row["method"] == "factorank"]
+    if not ours:
+        axis.set_visible(False)
+        return
+    grid = max({row["grid"] for row in ours}, key=lambda g: len({_line(r) for r in ours if r["grid"] == g}))
+    codes = [code for code in CODE_STYLES if any((r["code"], r["grid"]) == (code, grid) for r in ours)]
+    marks = {"default": ("o", 7), "paper": ("D", 5)}
+    for place, label in enumerate(marks):
+        for objective in ("masked", "autoregressive"):
+            mark, size = marks[label]
+            points = [
+                (codes.index(code) + 0.3 * place - 0.15, value)
+                for code in codes
+                for _, value in _means(
+                    [
+                        row
+                        for row in ours
+                        if _line(row)[1:] == (label, code, objective) and row["grid"] == grid
+                    ],
+                    "solved_identical",
+                    100,
+                )
+            ]
+            if points:
+                axis.plot(
+                    *zip(*points, strict=True),
+                    mark,
+                    color="black",
+                    markersize=size,
+                    markerfacecolor="black" if objective == "masked" else "white",
+                    label=objective + ("" if label == "default" else ", the paper's network"),
+                )
+    axis.set(title=f"puzzles solved (%), {grid}×{grid}", xlim=(-0.6, len(codes) - 0.4))
+    axis.set_xticks(range(len(codes)), codes, rotation=20)
+    axis.grid(alpha=0.3)
+    low, high = axis.get_ylim()
+    axis.set_ylim(low - 0.4 * (high - low), high)  # room for the legend
+    axis.legend(fontsize=8, loc="lower left")
 
 
 def _line(row: dict[str, Any]) -> tuple[str, str | None, str | None, str | None]:
@@ -106,16 +144,14 @@ def _style(method: str, label: str | None, code: str | None, objective: str | No
         name, mark = METHODS.get(method, (method, "x"))
         return {"color": "0.45", "marker": mark, "linestyle": "--", "linewidth": 1.2, "label": name}
     grey, mark, line = CODE_STYLES[code]
-    filled = objective == "masked"
-    name = f"{code}, {objective}" + ("" if label == "default" else ", the paper's network")
     return {
-        "color": grey,
+        "color": grey if label == "default" else "0.7",
         "marker": mark,
         "markersize": 6,
-        "markerfacecolor": grey if filled else "white",
-        "linestyle": (line if filled else ":") if label == "default" else "-.",
-        "linewidth": 1.4 if label == "default" else 0.8,
-        "label": name,
+        "markerfacecolor": (grey if label == "default" else "0.7") if objective == "masked" else "white",
+        "linestyle": line if objective == "masked" else ":",
+        "linewidth": 1.4,
+        "label": f"factorank: {code}, {objective}" + ("" if label == "default" else ", the paper's network"),
     }
 
 
