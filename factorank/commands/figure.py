@@ -11,7 +11,9 @@ import tyro
 class Figure:
     """Draw the figure of an experiment from its results file."""
 
-    name: Annotated[Literal["cyclic", "codes", "jigsaw", "votes"], tyro.conf.Positional]
+    name: Annotated[
+        Literal["cyclic", "codes", "jigsaw", "rerank", "rerank-calibration", "votes"], tyro.conf.Positional
+    ]
     """The experiment or benchmark."""
     results: Path | None = None
     """Its results; results/NAME.jsonl unless given."""

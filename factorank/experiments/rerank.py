@@ -182,49 +182,61 @@ def evaluate_baselines(
     out: str | Path,
     *,
     measured: Evaluation | None = None,
-    seeds: int = 1,
+    seeds: Sequence[int] = (0,),
     command: str = "factorank.experiments.rerank.evaluate_baselines",
 ) -> list[dict[str, Any]]:
-    """Fit the baselines of those names, tuned on validation users, and measure them on the same lists."""
+    """Measure baselines as :func:`run` does rankers; those whose rows are in ``out`` are not run again."""
+    ratings = data if isinstance(data, Ratings) else Ratings.load(data)
+    for name in names:
+        file = Path(out) / f"baseline-{name}" / "rows.jsonl"
+        if not file.exists():
+            write_results(file, baseline_rows(name, ratings, measured, seeds=seeds, command=command))
+    return gather(out)
+
+
+def baseline_rows(
+    name: str,
+    data: Ratings | str | Path,
+    measured: Evaluation | None = None,
+    *,
+    seeds: Sequence[int] = (0,),
+    command: str = "factorank.experiments.rerank.baseline_rows",
+) -> list[dict[str, Any]]:
+    """Fit a baseline for each n, tuned on validation users, and measure it on the same lists as rankers."""
     from factorank.baselines import rankers
 
     measured = Evaluation() if measured is None else measured
-    ratings = data if isinstance(data, Ratings) else Ratings.load(data)
-    train, validation, test = parts(ratings)
+    train, validation, test = parts(data)
     tested = validation if measured.on == "validation" else test
     about = provenance(command)
-    out = Path(out)
-    for name in names:
-        folder = out / f"baseline-{name}"
-        if (folder / "rows.jsonl").exists():
-            continue
+    rows = []
+    for n in _sizes(measured, None, tested):
         started = time.perf_counter()
-        baseline = rankers.ranker(name).fit(train, validation)
+        tuned = [r for r in (1, 5, 10) if r <= n - 5] or [1]
+        baseline = rankers.ranker(name).fit(train, validation, n=n, observed=tuned, k=10 if n > 10 else 5)
         fit_seconds = round(time.perf_counter() - started, 2)
-        rows = []
-        for seed in range(seeds):
-            for n in _sizes(measured, None, tested):
-                lists = make_lists(tested, n, seed=seed, lists=measured.lists)
-                started = time.perf_counter()
-                found = list(rerank_scores.score_baseline(baseline, lists, _rs(measured, n), measured.ks))
-                here = {
-                    "experiment": "rerank",
-                    "data": tested.source,
-                    "method": name,
-                    "layout": None,
-                    "code": None,
-                    "objective": None,
-                    "unmask": None,
-                    "nfe": None,
-                    "on": measured.on,
-                    "seed": seed,
-                    "reads": baseline.reads,
-                    "fit_seconds": fit_seconds,
-                    "seconds": round(time.perf_counter() - started, 2),
-                }
-                rows += [here | row | about for row in found]
-        write_results(folder / "rows.jsonl", rows)
-    return gather(out)
+        for seed in seeds:
+            lists = make_lists(tested, n, seed=seed, lists=measured.lists)
+            started = time.perf_counter()
+            found = list(rerank_scores.score_baseline(baseline, lists, _rs(measured, n), measured.ks))
+            here = {
+                "experiment": "rerank",
+                "data": tested.source,
+                "method": name,
+                "layout": None,
+                "code": None,
+                "objective": None,
+                "unmask": None,
+                "nfe": None,
+                "on": measured.on,
+                "seed": seed,
+                "reads": baseline.reads,
+                "settings": json.dumps(baseline.settings),
+                "fit_seconds": fit_seconds,
+                "seconds": round(time.perf_counter() - started, 2),
+            }
+            rows += [here | row | about for row in found]
+    return rows
 
 
 def _sizes(measured: Evaluation, lengths: range | None, ratings: Ratings) -> list[int]:

@@ -231,15 +231,14 @@ def reference_change(
     ranker: Ranker, lists: TestLists, r: int, k: int = 10, seed: int = 0
 ) -> dict[str, float]:
     """How far the law depends on the reference: mean absolute change of an unobserved item's probability of
-    the top k when the reference changes; ``observed``: in the part of the observed items alone, ``all``:
-    everywhere."""
+    the top k when the reference is reversed; ``observed``: in the part of the observed items alone, ``all``:
+    in both parts."""
     from factorank.rerank.places import law_places
 
     model = ranker.model
     device = model.network.places.device
-    generator = torch.Generator().manual_seed(seed)
-    first, other = (torch.rand(model.n, generator=generator) for _ in range(2))
-    mixed = first.clone()
+    first = torch.rand(model.n, generator=torch.Generator().manual_seed(seed))
+    mixed, other = first.clone(), 1 - first
     mixed[:r] = other[:r]  # the observed items are the first r of the list
     given = lists.given(r, model.n)
     changes = dict.fromkeys(("observed", "all"), 0.0)

@@ -49,9 +49,13 @@ class Catalogue:
             raise FactorankError(f"several items are called {item!r}; name it by its id")
         return found
 
-    def name(self, index: int) -> str:
-        """What to call an item in text: its title, or else its id."""
-        return str(self.ids[index]) if self.titles is None else self.titles[index]
+    def names(self, items: Sequence[Item]) -> list[str]:
+        """What to call items in text: their titles, or else what they were called."""
+        found = [self.index(item) for item in items]
+        return [
+            str(item) if index is None or self.titles is None else self.titles[index]
+            for item, index in zip(items, found, strict=True)
+        ]
 
     def feature_row(self, item: Item, given: Mapping[str, float] | Sequence[float]) -> list[float]:
         """The features of a new item, in the order of the model's; NaN where they are not given."""

@@ -1,0 +1,240 @@
+"""``factorank rerank``: learn from ratings how users order items, and rank lists for a user."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from factorank.commands._text import shorten, table
+from factorank.errors import FactorankError
+
+if TYPE_CHECKING:
+    from factorank.rerank import Reranking
+
+RATINGS = "ratings.safetensors"
+"""The ratings that a ranker was made from, beside it: its test users are those that it is measured on."""
+
+
+@dataclass(kw_only=True)
+class Fit:
+    """Train a ranker on a table of ratings; the same command goes on with a run that was stopped."""
+
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TABLE")]
+    """Ratings: a folder or zip of MovieLens, a Jester matrix, or a CSV or parquet table with a row for each
+    user, item and rating."""
+    user: str | None = None
+    """The column of users, if its name does not tell."""
+    item: str | None = None
+    """The column of items."""
+    rating: str | None = None
+    """The column of ratings."""
+    titles: Path | None = None
+    """A table of the items: ids, titles, and columns of numbers that become features."""
+    min_item_ratings: int = 20
+    """Items with fewer ratings are left out."""
+    items: int | None = None
+    """Keep a random sample of so many items."""
+    min_user_ratings: int = 10
+    """Users with fewer ratings are left out."""
+    preset: Literal["default", "paper", "small"] = "default"
+    """default: one token for each item. paper: 2n tokens and the paper's network. small: minutes on a CPU."""
+    objective: Literal["masked", "autoregressive"] | None = None
+    """masked (unless given): all places in one evaluation. autoregressive: one after the other."""
+    n: int | None = None
+    """The longest list."""
+    features: tuple[Literal["mean", "factors", "given"], ...] | None = None
+    """What is known of an item beside its embedding: mean rating, factors, columns of the item table."""
+    steps: int | None = None
+    """Training steps, if other than the preset's."""
+    max_seconds: float | None = None
+    """Stop training after this much time; the same command goes on with it."""
+    seed: int = 0
+    """Decides the first weights and the training."""
+    out: Path = Path("runs/rerank")
+    """The folder for the run."""
+
+    def run(self) -> int:
+        from factorank.data.ratings import load_ratings
+        from factorank.experiments import rerank
+
+        setting = rerank.preset(
+            self.preset,
+            objective=self.objective,
+            n=self.n,
+            features=self.features,
+            steps=self.steps,
+            seed=self.seed,
+        )
+        ratings = load_ratings(
+            self.file, user=self.user, item=self.item, rating=self.rating, titles=self.titles
+        ).filter(
+            min_item_ratings=self.min_item_ratings,
+            item_count=self.items,
+            min_user_ratings=self.min_user_ratings,
+        )
+        counts = len(ratings), ratings.item_count, len(ratings.items)
+        print("{}: {:,} users, {:,} items, {:,} ratings".format(ratings.source or self.file, *counts))
+        ranker = rerank.learn(setting, ratings, self.out, max_seconds=self.max_seconds)
+        result = ranker.result
+        assert result is not None
+        if result.stopped == "interrupted":
+            print(f"stopped; the same command goes on from {self.out}", file=sys.stderr)
+            return 130
+        print(result)
+        ratings.save(self.out / RATINGS)
+        print(f"written to {self.out}; factorank rerank eval {self.out} measures it")
+        return 0
+
+
+@dataclass(kw_only=True)
+class Predict:
+    """Rank items for a user: a table with the expected place of each and the probability of the top k."""
+
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of a trained ranker."""
+    user: Path
+    """What is known of the user: a CSV with the columns item and rating, empty where the item is to be
+    ranked; or a column item alone, in the user's order, best first. Items are ids or titles."""
+    items: tuple[str, ...] = ()
+    """More items to rank."""
+    k: int = 10
+    """For the probability of being among the first k."""
+    references: int = 16
+    """Random references to average over."""
+    nfe: int | None = None
+    """Network evaluations; 1 unless given, n for autoregressive rankers."""
+    seed: int = 0
+    """Decides ties and references."""
+
+    def run(self) -> int:
+        import torch
+
+        from factorank.rerank import Ranker
+        from factorank.rerank.users import read_user
+
+        ranker = Ranker.load(self.source)
+        answer = ranker.rerank(
+            list(self.items),
+            read_user(self.user),
+            k=self.k,
+            nfe=self.nfe,
+            references=self.references,
+            samples=256,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
+        print(answer_table(answer, ranker.catalogue.names(answer.items)))
+        return 0
+
+
+@dataclass(kw_only=True)
+class Eval:
+    """Measure a ranker and the baselines on users that it was not trained on."""
+
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of a ranker that `factorank rerank fit` has trained."""
+    n: tuple[int, ...] = (10, 20, 50)
+    """Lengths of the lists; those that the ranker has not learnt are left out."""
+    r: tuple[int, ...] = ()
+    """Numbers of observed items; a range from 0 to n - 2 unless given."""
+    baselines: tuple[str, ...] = ("popularity", "uniform-rim", "mean-rating", "matrix-factorisation", "ease")
+    """Baselines to compare with; none if empty."""
+    by: Literal["gain", "place", "mode", "sample"] = "gain"
+    """What the list is sorted by: expected gain, mean place, the likeliest order, or one sample."""
+    references: int = 8
+    """Random references to average over."""
+    lists: int = 1000
+    """Lists to measure on, at least."""
+    on: Literal["test", "validation"] = "test"
+    """The users to measure on; settings are chosen on validation users."""
+    out: Path | None = None
+    """The folder for rerank.jsonl and the figures; RUN/eval unless given."""
+
+    def run(self) -> int:
+        from factorank.data.ratings import Ratings
+        from factorank.experiments import rerank
+        from factorank.experiments.record import provenance, write_results
+        from factorank.experiments.rerank_scores import Asked
+        from factorank.figures.rerank import calibration_figure, rerank_figure
+        from factorank.rerank import Ranker
+
+        ranker = Ranker.load(self.source)
+        if not (self.source / RATINGS).exists():
+            raise FactorankError(f"{self.source}: {RATINGS} is missing, so there are no users to measure on")
+        ratings = Ratings.load(self.source / RATINGS)
+        seed = 0 if ranker.setting is None else ranker.setting.seed
+        measured = rerank.Evaluation(
+            ns=self.n,
+            rs=self.r,
+            on=self.on,
+            lists=self.lists,
+            asked=Asked(by=self.by, references=self.references, seed=seed),
+        )
+        command = " ".join(["factorank", *sys.argv[1:]])
+        rows, bins = rerank.evaluate(ranker, ratings, measured, **provenance(command))
+        out = self.out or self.source / "eval"
+        sizes = tuple(dict.fromkeys(row["n"] for row in rows))
+        same = rerank.Evaluation(ns=sizes, rs=self.r, on=self.on, lists=self.lists)
+        for name in self.baselines:
+            rows += rerank.baseline_rows(name, ratings, same, seeds=(seed,), command=command)
+        write_results(out / "rerank.jsonl", rows)
+        write_results(out / "rerank-calibration.jsonl", bins)
+        rerank_figure(out / "rerank.jsonl", out / "rerank.png")
+        calibration_figure(out / "rerank-calibration.jsonl", out / "rerank-calibration.png")
+        print(scores_table(rows))
+        print(f"\nwritten to {out}: rerank.jsonl, rerank.png, rerank-calibration.jsonl and .png")
+        return 0
+
+
+@dataclass
+class Rerank:
+    """Rank lists for users who have ordered some items: train on ratings, predict, or measure."""
+
+    action: tyro.conf.OmitArgPrefixes[
+        tyro.conf.OmitSubcommandPrefixes[
+            Annotated[Fit, tyro.conf.subcommand("fit", prefix_name=False)]
+            | Annotated[Predict, tyro.conf.subcommand("predict", prefix_name=False)]
+            | Annotated[Eval, tyro.conf.subcommand("eval", prefix_name=False)]
+        ]
+    ]
+
+    def run(self) -> int:
+        return self.action.run()
+
+
+def answer_table(answer: "Reranking", names: list[str]) -> str:
+    """The ranked items of one user; places count from 1 for people."""
+    lines = [
+        [
+            place,
+            ("" if not one.observed else "* ") + shorten(name, 40),
+            f"{one.place + 1:.1f}",
+            f"{one.low + 1}–{one.high + 1}",
+            f"{100 * one.top:.0f}%",
+        ]
+        for place, (name, one) in enumerate(zip(names, answer, strict=True), start=1)
+    ]
+    header = ["", "item", "expected place", f"{100 * answer.level:.0f}% interval", f"top {answer.k}"]
+    return table(header, lines, "rl") + "\n\n  * given by the user"
+
+
+def scores_table(rows: list[dict[str, Any]]) -> str:
+    """NDCG of the unobserved items by method and r, a block for each n; means over the seeds."""
+    blocks = []
+    for n in sorted({row["n"] for row in rows}):
+        k = 10 if n > 10 else 5
+        here = [row for row in rows if (row["n"], row["k"]) == (n, k)]
+        rs = sorted({row["r"] for row in here})
+        shown = rs if len(rs) <= 9 else [r for r in rs if r in {0, 1, 3, 5, 10, 20, 30, 40, rs[-1]}]
+        lines = []
+        for method, objective in dict.fromkeys((row["method"], row["objective"]) for row in here):
+            mine = [row for row in here if (row["method"], row["objective"]) == (method, objective)]
+            cells = []
+            for r in shown:
+                values = [row["ndcg_unobserved"] for row in mine if row["r"] == r]
+                cells.append(f"{sum(values) / len(values):.3f}" if values else "")
+            lines.append([method if objective is None else f"{method}, {objective}", *cells])
+        title = f"n = {n}: NDCG@{k} of the unobserved items, by the number r of observed ones"
+        blocks.append(title + "\n\n" + table(["method", *(f"r {r}" for r in shown)], lines, "l"))
+    return "\n\n".join(blocks)

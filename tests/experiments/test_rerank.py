@@ -1,0 +1,178 @@
+"""The re-ranking experiment: the same lists for all, NDCG by r, bits, calibration, and files."""
+
+import json
+import math
+
+import pytest
+import torch
+
+import factorank as fr
+from factorank.experiments import rerank
+from factorank.experiments.rerank_scores import (
+    Asked,
+    bits,
+    calibration,
+    default_rs,
+    make_lists,
+    over_users,
+    ranked,
+    reference_change,
+    score_ranker,
+    score_row,
+)
+from factorank.figures import draw
+from tests.rerank.made import SMALL, ranker, ratings
+
+SETTING = fr.rerank.preset("small", **SMALL)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return ratings(120)
+
+
+@pytest.fixture(scope="module")
+def masked():
+    return ranker()
+
+
+def test_lists_are_the_same_for_all_methods_and_orders_agree_with_relevance(data):
+    first, again = (make_lists(data, 6, seed=3, lists=200) for _ in range(2))
+    assert torch.equal(first.items, again.items)
+    assert torch.equal(first.order, again.order)
+    assert len(first.items) >= 200
+    sorted_relevance = first.relevance.gather(-1, first.order)
+    assert bool((sorted_relevance.diff() <= 0).all())
+    for r in (0, 1, 3, 6):
+        observed = first.observed(r)
+        assert observed.shape == (len(first.items), r)
+        assert torch.equal(observed.sort(-1).values, torch.arange(r).expand_as(observed))
+        assert bool((first.relevance.gather(-1, observed).diff() <= 0).all())
+
+
+def test_ndcg_of_the_unobserved_items_alone(data):
+    from sklearn.metrics import ndcg_score
+
+    lists = make_lists(data, 6, lists=50)
+    order = torch.stack([torch.randperm(6) for _ in lists.items])
+    (row,) = score_row(lists, order, r=2, ks=[3])
+    score = -order.argsort(-1)
+    gains = torch.exp2(lists.relevance) - 1
+    values = torch.tensor(
+        [ndcg_score(g[None], s[None], k=3) for g, s in zip(gains[:, 2:], score[:, 2:], strict=True)]
+    )
+    mean, error = over_users(values, lists.users)
+    assert row["ndcg_unobserved"] == pytest.approx(mean, abs=1e-5)
+    assert row["ndcg_unobserved_se"] == pytest.approx(error, abs=1e-5)
+    whole = torch.tensor([ndcg_score(g[None], s[None], k=3) for g, s in zip(gains, score, strict=True)])
+    assert row["ndcg"] == pytest.approx(over_users(whole, lists.users)[0], abs=1e-5)
+
+
+def test_users_count_once():
+    mean, error = over_users(torch.tensor([1.0, 0.0, 0.5, 0.5, 0.5]), torch.tensor([7, 7, 9, 9, 9]))
+    assert (mean, error) == (0.5, 0.0)
+
+
+def test_ranges_of_r():
+    assert default_rs(10) == list(range(9))
+    for n in (20, 50, 100):
+        assert default_rs(n)[0] == 0
+        assert default_rs(n)[-1] == n - 2
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_none_and_one_observed_are_the_same(objective, data, masked):
+    asked = masked if objective == "masked" else ranker(objective)
+    lists = make_lists(data, 6, lists=60)
+    how = Asked(references=2, samples=16)
+    none, one = (ranked(asked, lists, r, how) for r in (0, 1))
+    assert torch.equal(none[0], one[0])
+    assert torch.equal(none[1], one[1])
+    assert bits(asked, lists, 0, how) == bits(asked, lists, 1, how)
+
+
+def test_bits_of_an_untrained_law_and_of_observed_items(masked, data):
+    lists = make_lists(data, 6, lists=60)
+    values = [bits(masked, lists, r, Asked()) for r in (0, 2, 4, 6)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == 0
+    assert values[0] == pytest.approx(math.log2(720), rel=0.4)
+
+
+def test_calibration_of_a_law_that_is_true(masked, data):
+    """Lists whose true order is drawn from the law itself: what is stated must hold."""
+    from factorank.rerank.places import law_given, reference_of
+    from factorank.training.data import stream_seed
+
+    lists = make_lists(data, 6, lists=6000)
+    generator = torch.Generator().manual_seed(stream_seed(0, "references"))
+    reference = reference_of(lists.given(0, 8), torch.rand((1, 8), generator=generator)[0])
+    law = law_given(masked.model, lists.given(0, 8), reference)
+    drawn = law.sample(generator=torch.Generator().manual_seed(0))[:, :6]
+    lists.order = reference.gather(-1, drawn)
+    bins = list(calibration(masked, lists, [0], [2], Asked(references=1)))
+    assert sum(row["count"] for row in bins) == lists.items.numel()
+    for row in bins:
+        error = math.sqrt(max(row["stated"] * (1 - row["stated"]), 1e-4) / row["count"])
+        assert abs(row["hit"] - row["stated"]) < 5 * error
+
+
+def test_how_far_the_law_depends_on_the_reference(masked, data):
+    change = reference_change(masked, make_lists(data, 6, lists=60), r=3, k=2)
+    assert 0 < change["observed"] < change["all"] < 1
+
+
+def test_a_run_is_written_resumed_and_drawn(data, tmp_path):
+    settings = [SETTING, fr.rerank.preset("small", **SMALL | {"objective": "autoregressive"})]
+    measured = rerank.Evaluation(ns=(5, 8), ks=(3, 5, 10), lists=30, asked=Asked(references=2, samples=8))
+    rows = rerank.run(settings, data, tmp_path, measured=measured, device="cpu")
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/rows.jsonl")}
+    assert len(before) == 2
+    again = rerank.run(settings, data, tmp_path, measured=measured, device="cpu")
+    assert again == rows
+    assert before == {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/rows.jsonl")}
+    rows = rerank.evaluate_baselines(["mean-rating"], data, tmp_path, measured=measured)
+    assert {row["method"] for row in rows} == {"factorank", "mean-rating"}
+    for row in rows:
+        assert 0 <= row["ndcg_unobserved"] <= 1
+        for name in ("data", "n", "r", "k", "layout", "objective", "code", "seed", "command", "device"):
+            assert name in row
+    by_method = {}
+    for row in rows:
+        by_method.setdefault((row["method"], row["objective"]), set()).add((row["n"], row["r"], row["k"]))
+    assert len({frozenset(cells) for cells in by_method.values()}) == 1
+    written = [json.loads(line) for line in (tmp_path / "rerank.jsonl").read_text().splitlines()]
+    assert written == rows
+    for name in ("rerank", "rerank-calibration"):
+        draw(name, tmp_path / f"{name}.jsonl", tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("code", ["inline", "lehmer", "left-lehmer", "fisher-yates"])
+def test_other_codes_without_observations(code, data):
+    changes = SMALL | {"code": code, "n": 6, "shortest": 6, "masks": "all"}
+    asked = fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("small", **changes), device="cpu")
+    lists = make_lists(data, 6, lists=20)
+    rows = list(score_ranker(asked, lists, [0, 1], [5], Asked(references=2, samples=8)))
+    assert [row["r"] for row in rows] == [0, 1]
+    with pytest.raises(fr.errors.ModelError, match="insertion"):
+        ranked(asked, lists, 3, Asked())
+    if code != "left-lehmer":
+        with pytest.raises(fr.errors.ModelError, match="exactly 6 items"):
+            asked.rerank([100, 101])
+
+
+def test_the_papers_layout_ranks_lists_of_n(data):
+    changes = SMALL | {"n": 6, "width": 16, "depth": 1, "heads": 2}
+    setting = fr.rerank.preset("paper", **changes | {"shortest": None})
+    asked = fr.Ranker.fit(data, 0.2, setting=setting, device="cpu")
+    assert not asked.model.context.aligned
+    rows = list(score_ranker(asked, make_lists(data, 6, lists=20), [0, 3], [5], Asked(references=2)))
+    assert len(rows) == 2
+    with pytest.raises(fr.FactorankError, match="set shortest=None"):
+        fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("paper", **changes), device="cpu")
+
+
+def test_what_cannot_be_measured_is_said(masked, data):
+    with pytest.raises(fr.FactorankError, match=r"n = \(50,\) can be measured: users have up to 12"):
+        rerank.evaluate(masked, data, rerank.Evaluation(ns=(50,)))
