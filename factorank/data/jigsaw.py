@@ -17,6 +17,7 @@ at the right and at the bottom is cut away (Zhang et al., "Symmetric Diffusers",
 32×32 pictures of CIFAR-10). Pieces stay bytes: an encoder turns them into numbers on the device.
 """
 
+import functools
 import os
 from pathlib import Path
 from typing import Literal, get_args
@@ -176,6 +177,10 @@ class Puzzles:
     pixels each way and fills up by reflection, "flip" mirrors every other one, "light" changes the
     brightness and the contrast of each a little; "none" leaves them as they are.
 
+    Pieces with the same pixels can be exchanged, so that a puzzle with such pieces has several solutions.
+    With ``ties=True`` the one is taken in which they have their slots in the order in which they are given:
+    the answer is then a function of the puzzle, and can be learnt; otherwise it is drawn anew each time.
+
     >>> puzzles = Puzzles(torch.zeros(5, 32, 32, 3, dtype=torch.uint8), grid=3)
     >>> order, pieces = puzzles(8, torch.Generator().manual_seed(0))
     >>> order.shape, pieces.shape
@@ -191,6 +196,7 @@ class Puzzles:
         *,
         direction: Direction = "slot-of-piece",
         augment: str = "crop+flip",
+        ties: bool = True,
     ) -> None:
         if pictures.dtype != torch.uint8 or pictures.ndim != 4 or pictures.shape[1] != pictures.shape[2]:
             raise FactorankError(
@@ -200,7 +206,7 @@ class Puzzles:
         check_direction(direction)
         self.side, self.grid, self.direction = pictures.shape[1], grid, direction
         self.piece = check_grid(grid, self.side)
-        self.augment = augmentations(augment)
+        self.augment, self.ties = augmentations(augment), ties
         if "crop" in self.augment and self.side <= PAD:
             raise FactorankError(f"a crop moves a picture by up to {PAD} pixels; these have only {self.side}")
         self.count = len(pictures)
@@ -229,7 +235,31 @@ class Puzzles:
         pieces = self.pixels.index_select(0, index.flatten()).view(*index.shape, -1)
         if "light" in self.augment:
             pieces = _relit(pieces, generator)
+        if self.ties:
+            slot = tied(slot, pieces)
         return (slot if self.direction == "slot-of-piece" else slot.argsort(-1)), pieces
+
+
+def tied(slot: Tensor, pieces: Tensor) -> Tensor:
+    """The slots ``(*batch, n)`` of pieces ``(*batch, n, piece, piece, channels)``, with identical pieces
+    exchanged so that of these the first one given has the first slot, and so on.
+
+    >>> tied(torch.tensor([2, 0, 1]), torch.tensor([7, 9, 7]).view(3, 1, 1, 1))
+    tensor([1, 0, 2])
+    """
+    # Equal pieces have equal sums with weights of 64 bits, modulo 2**64; different ones all but never.
+    size = pieces.shape[-3:].numel()
+    sums = (pieces.flatten(-3).to(torch.int64) * _weights(size, pieces.device)).sum(-1)
+    # The groups of equal pieces, one after the other, each in the order given and each in that of the slots.
+    given, by_slot = sums.argsort(dim=-1, stable=True), slot.argsort(-1)
+    placed = by_slot.gather(-1, sums.gather(-1, by_slot).argsort(dim=-1, stable=True))
+    return torch.empty_like(slot).scatter_(-1, given, slot.gather(-1, placed))
+
+
+@functools.lru_cache(8)
+def _weights(size: int, device: torch.device) -> Tensor:
+    bits = torch.randint(-(2**62), 2**62, (size,), generator=torch.Generator().manual_seed(size))
+    return (2 * bits + 1).to(device)
 
 
 def augmentations(text: str) -> tuple[str, ...]:

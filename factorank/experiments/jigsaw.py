@@ -79,7 +79,11 @@ def learn(
     if out is not None:
         _same_setting(out, chosen, start)
     puzzles = Puzzles(
-        pictures.train.to(device), chosen.grid, direction=chosen.direction_used, augment=chosen.augment
+        pictures.train.to(device),
+        chosen.grid,
+        direction=chosen.direction_used,
+        augment=chosen.augment,
+        ties=chosen.ties,
     )
     settings: dict[str, Any] = {
         "steps": chosen.steps or ENDLESS,

@@ -47,6 +47,8 @@ class Setting:
     heads: int = 8
     dropout: float = 0.0
     augment: str = "crop+flip"
+    ties: bool = True
+    """Identical pieces have one right order in training; see :class:`factorank.data.jigsaw.Puzzles`."""
     batch_size: int = 1024
     lr: float = 2e-3
     warmup: int = 500
@@ -100,6 +102,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "aligned": False,
         "masks": "any",
         "augment": "none",
+        "ties": False,
         "lr": 3e-4,
         "ema": 0.0,
     },

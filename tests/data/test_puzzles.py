@@ -94,6 +94,40 @@ def test_scrambling_is_uniform(pictures):
     assert chisquare(counts.numpy()).pvalue > 0.001
 
 
+@pytest.mark.parametrize("direction", jigsaw.DIRECTIONS)
+def test_identical_pieces_have_one_right_order(direction):
+    """Pictures of two colours: many pieces are alike, and their order follows from the puzzle alone."""
+    chooser = torch.Generator().manual_seed(0)
+    blocks = torch.randint(2, (40, 3, 3, 1), generator=chooser, dtype=torch.uint8) * 200
+    pictures = blocks.repeat_interleave(3, 1).repeat_interleave(3, 2).expand(-1, -1, -1, 3).contiguous()
+    options = {"direction": direction, "augment": "none"}
+    plain, pieces = Puzzles(pictures, 3, ties=False, **options)(500, torch.Generator().manual_seed(1))
+    order, same = Puzzles(pictures, 3, ties=True, **options)(500, torch.Generator().manual_seed(1))
+    assert torch.equal(pieces, same)
+    assert fr.is_permutation(order).all()
+    assert not torch.equal(order, plain)
+    slots, before = (o if direction == "slot-of-piece" else fr.inverse(o) for o in (order, plain))
+    for row in range(500):
+        laid, truth = (pieces[row][fr.inverse(some[row])] for some in (slots, before))
+        assert torch.equal(laid, truth)
+        for shade in (0, 200):
+            alike = slots[row][pieces[row, :, 0, 0, 0] == shade]
+            assert (alike.diff() > 0).all()
+
+
+def test_different_pieces_are_not_taken_for_identical(pictures):
+    for change in itertools.product(range(4), range(4), range(3)):
+        pieces = torch.full((2, 4, 4, 3), 99, dtype=torch.uint8)
+        pieces[1][change] = 98
+        assert jigsaw.tied(torch.tensor([1, 0]), pieces).tolist() == [1, 0]
+    options = {"augment": "crop+flip"}
+    one, two = (
+        Puzzles(pictures, 3, ties=ties, **options)(200, torch.Generator().manual_seed(0))
+        for ties in (True, False)
+    )
+    assert torch.equal(one[0], two[0])
+
+
 def test_light_changes_all_pieces_alike_and_stays_within_bytes(pictures):
     plain = Puzzles(pictures, 3, augment="none")(200, torch.Generator().manual_seed(0))
     lit = Puzzles(pictures, 3, augment="light")(200, torch.Generator().manual_seed(0))
