@@ -25,7 +25,7 @@ _cells = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
 _scratch_dtypes = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
-ROWS = 128
+ROWS = 64
 """Rows, and threads, of a block of walk_rows, whose launch bounds say the same."""
 
 

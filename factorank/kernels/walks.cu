@@ -153,7 +153,7 @@ __device__ __forceinline__ bool walk(CELL *a, CELL *b, CELL *c, int n) {
 
 // What a thread moves at once: 16 bytes, or one element where the addresses do not allow it.
 #define WIDTH (ALIGNED ? 16 / (int)sizeof(ELEMENT) : 1)
-#define BATCH 4
+#define BATCH 5
 
 struct alignas(WIDTH * sizeof(ELEMENT)) Vector {
     ELEMENT element[WIDTH];
@@ -201,8 +201,9 @@ __device__ __forceinline__ void sweep(POINTER memory, CELL *cells, int total, in
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128, WORDS == 1 ? 8 : 1) walk_rows(const ELEMENT *__restrict__ in, ELEMENT *__restrict__ out, long long rows,
-                                     int n, int stride, int per_block, CELL *scratch, long long *fault) {
+extern "C" __global__ void __launch_bounds__(64, WORDS == 1 ? 12 : 1)
+walk_rows(const ELEMENT *__restrict__ in, ELEMENT *__restrict__ out, long long rows, int n, int stride, int per_block,
+          CELL *scratch, long long *fault) {
     CELL *all = scratch ? scratch + (long long)blockIdx.x * BUFFERS * per_block * stride : (CELL *)shared;
     for (long long first = (long long)blockIdx.x * per_block; first < rows;
          first += (long long)gridDim.x * per_block) {

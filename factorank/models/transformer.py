@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from factorank.models.attention import attend
+from factorank.models.attention import attend, attend_packed, over_keys, own_kernels
 
 
 class LayerCache:
@@ -51,10 +51,13 @@ class Block(nn.Module):
     ) -> Tensor:
         rows, tokens, width = x.shape
         qkv = self.qkv(self.attention_norm(x)).view(rows, tokens, 3, self.heads, width // self.heads)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        if cache is not None:
-            key, value = cache.append(key, value)
-        mixed = attend(query, key, value, mask, causal=causal).transpose(1, 2).reshape(rows, tokens, width)
+        if cache is None:
+            mixed = attend_packed(qkv, mask, causal=causal)
+        else:
+            query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+            mixed = (
+                attend(query, *cache.append(key, value), mask).transpose(1, 2).reshape(rows, tokens, width)
+            )
         x = x + F.dropout(self.out(mixed), self.dropout, self.training)
         change = self.down(F.gelu(self.up(self.mlp_norm(x))))
         return x + F.dropout(change, self.dropout, self.training)
@@ -65,6 +68,7 @@ class Transformer(nn.Module):
 
     def __init__(self, width: int, depth: int, heads: int, dropout: float) -> None:
         super().__init__()
+        self.heads, self.dropout = heads, dropout
         self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(depth))
         for block in self.blocks:
             assert isinstance(block, Block)
@@ -85,9 +89,31 @@ class Transformer(nn.Module):
         causal: bool = False,
         cache: list[LayerCache] | None = None,
     ) -> Tensor:
+        if cache is None and self._can_fuse(x, mask):
+            return self._fused(x, mask, causal)
         for i, block in enumerate(self.blocks):
             x = block(x, mask, causal, None if cache is None else cache[i])
         return x
+
+    def _can_fuse(self, x: Tensor, mask: Tensor | None) -> bool:
+        narrow = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+        if not (narrow and own_kernels(x) and over_keys(mask, x.shape[0]) and x.dtype == torch.float32):
+            return False
+        from factorank.models import fused
+
+        return fused.fits(x, self.heads) and all(weight.dtype == x.dtype for weight in self.parameters())
+
+    def _fused(self, x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+        from factorank.models import fused
+
+        return fused.apply(
+            x,
+            list(self.parameters()),
+            None if mask is None else mask[:, 0, 0].contiguous(),
+            heads=self.heads,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+        )
 
     def cache(self, capacity: int) -> list[LayerCache]:
         """An empty cache for every block."""

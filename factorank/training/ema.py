@@ -28,21 +28,22 @@ class Average:
         self.decay = decay
         self.tensors = [weight.detach().clone() for weight in self.weights]
         device = self.weights[0].device if self.weights else None
-        self._pull = torch.ones((), device=device)
+        self.pull = torch.ones((), device=device)
+        """How far the next update moves: 1 less the decay."""
         self._pull_now: float | None = None
 
     def prepare(self, step: int) -> None:
         """Set the decay of a step, counted from 0, without waiting for the device."""
         pull = 1.0 - min(self.decay, (1 + step) / (10 + step))
         if pull != self._pull_now:
-            self._pull.fill_(pull)
+            self.pull.fill_(pull)
             self._pull_now = pull
 
     @torch.no_grad()
     def update(self) -> None:
         """Move the average towards the weights as they are now."""
         change = torch._foreach_sub(self.weights, self.tensors)
-        torch._foreach_mul_(change, self._pull)
+        torch._foreach_mul_(change, self.pull)
         torch._foreach_add_(self.tensors, change)
 
 

@@ -225,7 +225,7 @@ class Engine:
         if self.world.rank != 0:
             return
         names = [name for name, _ in work.named]
-        tensors = {"weights": weights_and_buffers(self.model), "optimizer": work.optimizer_state()}
+        tensors = {"weights": weights_and_buffers(self.model), "optimizer": work.update.state()}
         if work.average is not None:
             tensors["ema"] = dict(zip(names, work.average.tensors, strict=True))
         if self.best.weights is not None:
@@ -253,7 +253,7 @@ class Engine:
         try:
             tensors = weights_and_buffers(self.model)
             copy_into(list(tensors.values()), [found.tensors["weights"][name] for name in tensors])
-            work.load_optimizer_state(found.tensors["optimizer"])
+            work.update.load_state(found.tensors["optimizer"])
             if work.average is not None:
                 copy_into(work.average.tensors, [found.tensors["ema"][name] for name in names])
             if "best" in found.tensors:

@@ -6,6 +6,7 @@ from step to step without being a tensor operation (learning rate, decay of the 
 rows) is written into such tensors by ``prepare``.
 """
 
+import importlib.util
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from torch.utils._pytree import tree_map
 from factorank.errors import TrainingError
 from factorank.training.data import Shape, Source
 from factorank.training.ema import Average
+from factorank.training.update import Named, TorchUpdate, Update
 from factorank.training.world import World
 
 EAGER_STEPS = 3
@@ -65,19 +67,18 @@ class Step:
         self.capturing = on_cuda and world.size == 1 and bool(capture)
         self._must_capture = capture is True
         self.world, self.source, self.masks, self.generators = world, source, masks, generators
-        self.clip, self.shape = clip, shape
+        self.shape = shape
         self._draw_noise = getattr(model, "noise", None)
         self.named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
         self.weights = [weight for _, weight in self.named]
-        self._lr: float | Tensor = torch.tensor(lr, device=device) if on_cuda else lr
         self._lr_now = lr
-        optimizer = make_optimizer(self.weights, self._lr, betas, weight_decay, self.capturing, device)
+        self.average = Average(self.weights, ema) if ema is not None else None
+        options: dict[str, Any] = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "clip": clip}
+        self.update = make_update(self.named, device, self.capturing, average=self.average, **options)
         objective: nn.Module = Objective(model, bf16, device, cache=not self.capturing)
-        self.bare_optimizer = optimizer
-        self.objective, self.optimizer = world.set_up(objective, optimizer)
+        self.objective = world.set_up(objective, self.update)
         if compile:
             self.objective = torch.compile(self.objective, dynamic=False)
-        self.average = Average(self.weights, ema) if ema is not None else None
         self.loss_sum = torch.zeros((), device=device)
         self.grad_norm = torch.zeros((), device=device)
         self.count = 0
@@ -92,11 +93,7 @@ class Step:
             self.average.prepare(step)
         if lr != self._lr_now:
             self._lr_now = lr
-            if isinstance(self._lr, Tensor):
-                self._lr.fill_(lr)
-            else:
-                for group in self.bare_optimizer.param_groups:
-                    group["lr"] = lr
+            self.update.set_lr(lr)
         if self.capturing and self._graph is None and self._eager_steps == EAGER_STEPS:
             self._capture()
         if self._graph is not None:
@@ -117,32 +114,8 @@ class Step:
         self.loss_sum.zero_()
         self.count = 0
 
-    def optimizer_state(self) -> dict[str, Tensor]:
-        """AdamW's moments by name of the weight."""
-        state = self.bare_optimizer.state
-        return {
-            f"{key}/{name}": value
-            for name, weight in self.named
-            for key, value in state.get(weight, {}).items()
-        }
-
-    def load_optimizer_state(self, tensors: dict[str, Tensor]) -> None:
-        """Take AdamW's moments from :meth:`optimizer_state`."""
-        index = {
-            id(w): i for i, w in enumerate(w for g in self.bare_optimizer.param_groups for w in g["params"])
-        }
-        place = {name: index[id(weight)] for name, weight in self.named}
-        state: dict[int, dict[str, Tensor]] = {}
-        for path, value in tensors.items():
-            key, name = path.split("/", 1)
-            state.setdefault(place[name], {})[key] = value
-        groups = self.bare_optimizer.state_dict()["param_groups"]
-        self.bare_optimizer.load_state_dict({"state": state, "param_groups": groups})
-        for group in self.bare_optimizer.param_groups:  # load_state_dict copies a tensor learning rate
-            group["lr"] = self._lr
-
     def _body(self) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradients()
         noise, parts = self._noise(), self.shape.parts
         for part in range(parts):
             order, context = self.source.batch(part)
@@ -150,14 +123,11 @@ class Step:
                 loss = self.objective(order, context, self._random(noise, part)) / parts
                 self.world.backward(loss, self.objective)
             self.loss_sum += loss.detach()
-        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if self.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.weights, self.clip, norm)
-        self.grad_norm.copy_(norm)
-        self.optimizer.step()
-        if self.average is not None:
-            self.average.update()
+        self.update.apply(self.grad_norm)
+
+    def _forget_gradients(self) -> None:
+        for weight in self.weights:
+            weight.grad = None
 
     def _noise(self) -> Any:
         """The random numbers of the loss for all rows of the step, if the model draws them by row."""
@@ -184,7 +154,7 @@ class Step:
 
     def _capture(self) -> None:
         """Record the body as a graph. Recording runs nothing: the step itself is the first replay."""
-        self.optimizer.zero_grad(set_to_none=True)  # so that the gradients live in the graph's own memory
+        self._forget_gradients()  # so that the gradients live in the graph's own memory
         self.source.static = True
         graph = torch.cuda.CUDAGraph()
         states = [generator.get_state() for generator in self.generators]
@@ -208,28 +178,19 @@ class Step:
                 fresh = torch.Generator(self.world.device)
                 fresh.set_state(state)
                 generator.graphsafe_set_state(fresh.graphsafe_get_state())
-            self.optimizer.zero_grad(set_to_none=True)
+            self._forget_gradients()
         else:
+            self.update.captured()
             self._graph = graph
 
 
-def make_optimizer(
-    weights: list[nn.Parameter],
-    lr: float | Tensor,
-    betas: tuple[float, float],
-    weight_decay: float,
-    capturable: bool,
-    device: torch.device,
-) -> torch.optim.AdamW:
-    """AdamW with decay on matrices only: not on biases, gains and single vectors."""
-    groups = [
-        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=lr,
-        betas=betas,
-        fused=device.type in ("cpu", "cuda") or None,
-        capturable=capturable,
-    )
+def make_update(
+    named: Named, device: torch.device, capturing: bool, *, average: Average | None, **options: Any
+) -> Update:
+    """What changes the weights: two launches where the step is captured, torch's optimizer elsewhere."""
+    narrow = any(weight.dtype != torch.float32 or not weight.is_contiguous() for _, weight in named)
+    if capturing and not narrow and importlib.util.find_spec("triton") is not None:
+        from factorank.training.fused_update import FusedUpdate
+
+        return FusedUpdate(named, device, average=average, **options)
+    return TorchUpdate(named, device, average=average, capturable=capturing, **options)

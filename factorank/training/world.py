@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from factorank.errors import TrainingError
+from factorank.training.update import Update
 
 
 class World:
@@ -24,9 +24,9 @@ class World:
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
-    def set_up(self, module: nn.Module, optimizer: Optimizer) -> tuple[Any, Any]:
-        """The module and optimizer to train with."""
-        return module, optimizer
+    def set_up(self, module: nn.Module, update: Update) -> Any:
+        """The module to train with."""
+        return module
 
     def backward(self, loss: Tensor, module: Any) -> None:
         """Compute gradients; they are averaged over the processes."""
@@ -77,8 +77,9 @@ class FabricWorld(World):
                 f" {type(self.fabric.strategy).__name__}; use strategy='ddp'"
             )
 
-    def set_up(self, module: nn.Module, optimizer: Optimizer) -> tuple[Any, Any]:
-        return self.fabric.setup(module, optimizer)
+    def set_up(self, module: nn.Module, update: Update) -> Any:
+        wrapped, update.optimizer = self.fabric.setup(module, update.optimizer)
+        return wrapped
 
     def backward(self, loss: Tensor, module: Any) -> None:
         self.fabric.backward(loss, model=module)
