@@ -41,8 +41,8 @@ class Train(_Data):
     grid: int = 3
     """Pieces in a row."""
     preset: Literal["default", "paper", "gumbel-sinkhorn", "riffle-diffusion"] = "default"
-    """default: one token for each piece, a perceptron on its pixels. paper: the network of the paper. The
-    others are baselines."""
+    """default: one token for each piece, a perceptron on its pixels, attention between matching edges. paper:
+    the network of the paper. The others are baselines."""
     code: Literal["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"] | None = None
     """The code of the solution; lehmer unless given."""
     objective: Literal["masked", "autoregressive"] | None = None
@@ -53,7 +53,8 @@ class Train(_Data):
     masks: Literal["all", "any"] | None = None
     """all: learn the solution from the pieces alone, for one evaluation. any: also from some of it."""
     encoder: str | None = None
-    """convolution, or mlp, which +edges, +contrast and +means extend."""
+    """convolution, or mlp, which +neighbours, +edges, +contrast and +means extend; mlp+neighbours unless
+    given."""
     augment: str | None = None
     """What is done to the pictures: none, or some of crop, flip and light joined by +."""
     width: int | None = None

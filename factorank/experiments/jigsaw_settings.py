@@ -37,8 +37,8 @@ class Setting:
     direction: Direction | None = None
     """Unless given the one in which position i of the code speaks of piece i: slot-of-piece for all codes but
     insertion."""
-    encoder: str = "mlp"
-    """"convolution", or "mlp", which "+edges", "+contrast" and "+means" extend; see
+    encoder: str = "mlp+neighbours"
+    """"convolution", or "mlp", which "+neighbours", "+edges", "+contrast" and "+means" extend; see
     :mod:`factorank.models.pieces`."""
     aligned: bool = True
     """One token for a piece and its code value; otherwise pieces and code are tokens apart."""

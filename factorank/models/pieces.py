@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from factorank.errors import ModelError
 from factorank.models.context import register_context
+from factorank.models.piece_edges import EdgeAttention
 
-FEATURES = ("edges", "contrast", "means")
+FEATURES = ("edges", "contrast", "means", "neighbours")
 WAVES = 6
 """How many wavelengths a mean is shown at: 256, 128, … 8 grey levels."""
 
@@ -77,7 +78,8 @@ class PieceEncoder(Pieces):
     sides share, so that edges that match look alike; "contrast", the pixels again with the piece's mean taken
     out and its deviation brought to one, which shows the structure of faint pieces; "means", the mean colours
     of the piece and of its four edges as sines and cosines of falling wavelength, which tells colours apart
-    by single grey levels.
+    by single grey levels. "neighbours" lets each piece listen to those whose edges match its own; see
+    :class:`factorank.models.piece_edges.EdgeAttention`.
 
     >>> encoder = PieceEncoder(grid=3, piece=10, width=16, features=("edges", "means"))
     >>> encoder(torch.zeros(2, 9, 10, 10, 3, dtype=torch.uint8)).shape
@@ -111,6 +113,7 @@ class PieceEncoder(Pieces):
             size += seen
         if "means" in self.features:
             size += 5 * channels * 2 * WAVES
+        self.edge_attention = EdgeAttention(piece, channels, width) if "neighbours" in self.features else None
         self.up, self.down = nn.Linear(size, 2 * width), nn.Linear(2 * width, width)
         for linear in (self.up, self.down):
             nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
@@ -132,7 +135,8 @@ class PieceEncoder(Pieces):
             seen.append(middle * (middle.square().mean(-1, keepdim=True) + 64.0**-2).rsqrt())
         if "means" in self.features:
             seen.append(_waves(pixels))
-        return self.down(F.gelu(self.up(torch.cat(seen, -1))))
+        tokens = self.down(F.gelu(self.up(torch.cat(seen, -1))))
+        return tokens if self.edge_attention is None else tokens + self.edge_attention(tokens, pixels)
 
     def config(self) -> dict[str, Any]:
         return super().config() | {"features": list(self.features)}

@@ -112,7 +112,7 @@ def test_shipped_models_are_found_by_grid(monkeypatch, tmp_path, run):
     ):
         load(4)
     chosen = setting_of(load(2), None)
-    assert (chosen.grid, chosen.code, chosen.encoder, chosen.masks) == (2, "lehmer", "mlp", "all")
+    assert (chosen.grid, chosen.code, chosen.encoder, chosen.masks) == (2, "lehmer", "mlp+neighbours", "all")
 
 
 def test_weights_are_saved_in_half_the_size_and_read_back(tmp_path):
