@@ -7,10 +7,12 @@ tested on. All methods see the same lists and the same observed items.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
@@ -18,6 +20,8 @@ from factorank.experiments import rerank_scores
 from factorank.experiments.record import provenance, write_results
 from factorank.experiments.rerank_scores import KS, Asked, default_rs, make_lists
 from factorank.rerank import Ranker, Setting, preset
+from factorank.rerank.batches import mean_gains
+from factorank.rerank.catalogue import Catalogue
 
 __all__ = ["Evaluation", "evaluate", "evaluate_baselines", "learn", "parts", "preset", "run"]
 
@@ -56,7 +60,28 @@ def learn(
     ``out``.
     """
     train, validation, _ = parts(data)
+    if len(validation.users_with(setting.n)):
+        options = {"watch": watcher(setting, train, validation)} | options
     return Ranker.fit(train, validation, setting=setting, out=out, **options)
+
+
+def watcher(setting: Setting, train: Ratings, validation: Ratings) -> Callable[[Any], dict[str, float]]:
+    """Measures a model in training: NDCG of the unobserved items on lists of n of validation users."""
+    gains = mean_gains(train, setting.n, torch.Generator().manual_seed(0))
+    lists = make_lists(validation, setting.n, lists=256)
+    rs = [0, setting.n // 4, setting.n // 2] if setting.code == "insertion" else [0]
+    asked = Asked(references=2, samples=32)
+    k = 10 if setting.n > 10 else 5
+
+    def watch(model: Any) -> dict[str, float]:
+        ranker = Ranker(model, Catalogue(train.ids), gains, setting)
+        seen = {}
+        for r in rs:
+            (row,) = rerank_scores.score_row(lists, rerank_scores.ranked(ranker, lists, r, asked)[0], r, [k])
+            seen[f"ndcg_r{r}"] = row["ndcg_unobserved"]
+        return seen
+
+    return watch
 
 
 def evaluate(
@@ -91,15 +116,11 @@ def evaluate(
         here = common | {"nfe": nfe} | about
         rs = _rs(measured, n, ordered=model.code.name == "insertion")
         started = time.perf_counter()
-        found = list(rerank_scores.score_ranker(ranker, lists, rs, measured.ks, asked))
+        some = {0, rs[len(rs) // 2], rs[-1]} if measured.calibrate else ()
+        found, binned = rerank_scores.score_ranker(ranker, lists, rs, measured.ks, asked, tuple(some))
         seconds = round(time.perf_counter() - started, 2)
         rows += [here | row | {"seconds": seconds} for row in found]
-        if measured.calibrate:
-            some = [r for r in rs if r in {0, n // 4, n // 2} or r == rs[len(rs) // 2]]
-            bins += [
-                here | row | {"experiment": "rerank-calibration"}
-                for row in rerank_scores.calibration(ranker, lists, some, measured.ks, asked)
-            ]
+        bins += [here | row | {"experiment": "rerank-calibration"} for row in binned]
     return rows, bins
 
 

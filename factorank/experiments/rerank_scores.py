@@ -168,15 +168,24 @@ def bits(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> float:
 
 
 def score_ranker(
-    ranker: Ranker, lists: TestLists, rs: Sequence[int], ks: Sequence[int] = KS, asked: Asked | None = None
-) -> Iterator[dict[str, Any]]:
-    """Rows of a ranker: NDCG for each r and k, and the held-out bits."""
+    ranker: Ranker,
+    lists: TestLists,
+    rs: Sequence[int],
+    ks: Sequence[int] = KS,
+    asked: Asked | None = None,
+    calibrate: Sequence[int] = (),
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of a ranker: NDCG for each r and k, and the held-out bits; and of its calibration at some r."""
     asked = Asked() if asked is None else asked
+    rows, bins = [], []
     for r in rs:
-        order, _ = ranked(ranker, lists, r, asked)
+        order, places = ranked(ranker, lists, r, asked)
         length = bits(ranker, lists, r, asked)
-        for row in score_row(lists, order, r, ks):
-            yield row | {"bits": None if math.isnan(length) else length}
+        code_length = {"bits": None if math.isnan(length) else length}
+        rows += [row | code_length for row in score_row(lists, order, r, ks)]
+        if r in calibrate:
+            bins += list(calibration(places, lists, r, ks))
+    return rows, bins
 
 
 def score_baseline(
@@ -193,37 +202,27 @@ def score_baseline(
 
 
 def calibration(
-    ranker: Ranker,
-    lists: TestLists,
-    rs: Sequence[int],
-    ks: Sequence[int] = KS,
-    asked: Asked | None = None,
-    bins: int = 10,
+    places: Tensor, lists: TestLists, r: int, ks: Sequence[int] = KS, bins: int = 10
 ) -> Iterator[dict[str, Any]]:
-    """Does the stated probability of the top k hold? Unobserved items by what was stated, and their hits."""
-    asked = Asked() if asked is None else asked
+    """Does the stated probability of the top k hold? Unobserved items by what was stated, and their hits.
+
+    ``places (lists, n, n)`` are the probabilities of the places of a list's items.
+    """
     rank = lists.order.argsort(-1)
-    for r in rs:
-        _, places = ranked(ranker, lists, r, asked)
-        for k in ks:
-            if k >= lists.n:
-                continue
-            stated = places[:, r:, :k].sum(-1).clamp(0, 1).reshape(-1)
-            hit = (rank[:, r:] < k).reshape(-1).double()
-            index = (stated * bins).long().clamp(max=bins - 1)
-            for b in range(bins):
-                inside = index == b
-                count = int(inside.sum())
-                if count:
-                    yield {
-                        "n": lists.n,
-                        "r": r,
-                        "k": k,
-                        "bin": b,
-                        "count": count,
-                        "stated": float(stated[inside].double().mean()),
-                        "hit": float(hit[inside].mean()),
-                    }
+    for k in ks:
+        if k >= lists.n:
+            continue
+        stated = places[:, r:, :k].sum(-1).clamp(0, 1).reshape(-1)
+        hit = (rank[:, r:] < k).reshape(-1).double()
+        index = (stated * bins).long().clamp(max=bins - 1)
+        for b in range(bins):
+            inside = index == b
+            if count := int(inside.sum()):
+                facts = {"n": lists.n, "r": r, "k": k, "bin": b, "count": count}
+                yield facts | {
+                    "stated": float(stated[inside].double().mean()),
+                    "hit": float(hit[inside].mean()),
+                }
 
 
 @torch.no_grad()

@@ -110,7 +110,8 @@ def test_calibration_of_a_law_that_is_true(masked, data):
     law = law_given(masked.model, lists.given(0, 8), reference)
     drawn = law.sample(generator=torch.Generator().manual_seed(0))[:, :6]
     lists.order = reference.gather(-1, drawn)
-    bins = list(calibration(masked, lists, [0], [2], Asked(references=1)))
+    _, places = ranked(masked, lists, 0, Asked(references=1))
+    bins = list(calibration(places, lists, 0, [2]))
     assert sum(row["count"] for row in bins) == lists.items.numel()
     for row in bins:
         error = math.sqrt(max(row["stated"] * (1 - row["stated"]), 1e-4) / row["count"])
@@ -153,7 +154,7 @@ def test_other_codes_without_observations(code, data):
     changes = SMALL | {"code": code, "n": 6, "shortest": 6, "masks": "all"}
     asked = fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("small", **changes), device="cpu")
     lists = make_lists(data, 6, lists=20)
-    rows = list(score_ranker(asked, lists, [0, 1], [5], Asked(references=2, samples=8)))
+    rows, _ = score_ranker(asked, lists, [0, 1], [5], Asked(references=2, samples=8))
     assert [row["r"] for row in rows] == [0, 1]
     with pytest.raises(fr.errors.ModelError, match="insertion"):
         ranked(asked, lists, 3, Asked())
@@ -167,7 +168,7 @@ def test_the_papers_layout_ranks_lists_of_n(data):
     setting = fr.rerank.preset("paper", **changes | {"shortest": None})
     asked = fr.Ranker.fit(data, 0.2, setting=setting, device="cpu")
     assert not asked.model.context.aligned
-    rows = list(score_ranker(asked, make_lists(data, 6, lists=20), [0, 3], [5], Asked(references=2)))
+    rows, _ = score_ranker(asked, make_lists(data, 6, lists=20), [0, 3], [5], Asked(references=2))
     assert len(rows) == 2
     with pytest.raises(fr.FactorankError, match="set shortest=None"):
         fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("paper", **changes), device="cpu")
