@@ -29,6 +29,10 @@ from tests.baselines.tastes import tastes
 TRAIN = tastes()
 VALIDATION = tastes(seed=1)
 SMALL = {"n": 8, "observed": (1, 4), "k": 3}
+QUICK = {
+    "score-and-sort": {"steps": 5, "width": 16, "device": "cpu"},
+    "lambdamart": {"trees": 5, "threads": 1},
+}
 SMALL_ROWS = Ratings.from_rows([1, 1, 2, 2, 3], ["a", "b", "a", "c", "a"], [5.0, 2.0, 4.0, 1.0, 3.0])
 
 
@@ -173,7 +177,7 @@ def test_what_reads_ratings_learns_tastes_that_the_mean_cannot_have(kind):
 
 @pytest.mark.parametrize("name", RANKERS)
 def test_lists_are_scored_one_by_one_as_together(name):
-    made = ranker(name).fit(TRAIN, VALIDATION, **SMALL)
+    made = ranker(name, **QUICK.get(name, {})).fit(TRAIN, VALIDATION, **SMALL)
     assert made.name == name
     lists = Lists.of(VALIDATION, 8, 1)
     together = made.scores(lists.items, 3, lists.relevance, generator=torch.Generator().manual_seed(0))

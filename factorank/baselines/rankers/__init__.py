@@ -1,36 +1,46 @@
 """Rankers to compare with on lists of rated items."""
 
+from typing import Any
+
 from factorank.baselines.rankers.ease import EASE
 from factorank.baselines.rankers.factorisation import MatrixFactorisation
+from factorank.baselines.rankers.lambdamart import LambdaMART
+from factorank.baselines.rankers.mallows_mixture import MallowsMixture
 from factorank.baselines.rankers.ranker import Lists, Ranker, RankerError, whole_order
+from factorank.baselines.rankers.score_and_sort import ScoreAndSort
 from factorank.baselines.rankers.simple import MeanRating, Popularity, UniformRIM
 
-RANKERS: dict[str, type[Ranker]] = {
-    each.name: each for each in (Popularity, UniformRIM, MeanRating, MatrixFactorisation, EASE)
-}
+_ALL = (
+    *(Popularity, UniformRIM, MeanRating, MatrixFactorisation, EASE),
+    *(LambdaMART, ScoreAndSort, MallowsMixture),
+)
+RANKERS: dict[str, type[Ranker]] = {each.name: each for each in _ALL}
 """All of them by the names they have in results."""
 
 
-def ranker(name: str) -> Ranker:
-    """A ranker by its name in results, to be fitted.
+def ranker(name: str, **options: Any) -> Ranker:
+    """A ranker by its name in results, to be fitted; options are those of its class.
 
     >>> ranker("ease").reads
     'ratings'
     """
     if name not in RANKERS:
         raise RankerError(f"there is no ranker {name!r}; there are {', '.join(RANKERS)}")
-    return RANKERS[name]()
+    return RANKERS[name](**options)
 
 
 __all__ = [
     "EASE",
     "RANKERS",
+    "LambdaMART",
     "Lists",
+    "MallowsMixture",
     "MatrixFactorisation",
     "MeanRating",
     "Popularity",
     "Ranker",
     "RankerError",
+    "ScoreAndSort",
     "UniformRIM",
     "ranker",
     "whole_order",

@@ -1,5 +1,6 @@
 """What every baseline ranker is: scores for the items of a list, given some of a user's preferences."""
 
+import copy
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -46,14 +47,16 @@ class Ranker(ABC):
         validation: Ratings,
         *,
         n: int = 50,
-        observed: Sequence[int] = (1, 5, 10),
+        observed: Sequence[int] | None = None,
         k: int = 10,
         lists_per_user: int = 3,
         seed: int = 0,
     ) -> Self:
         """Learn from the users of ``train``; settings are those with the best NDCG@k of the unobserved items
-        on lists of n ratings of the ``validation`` users, in mean over the numbers observed.
+        on lists of n ratings of the ``validation`` users, in mean over the numbers observed
+        (:func:`usual` unless given).
         """
+        observed = usual(n) if observed is None else observed
         best, state, self.tried = -1.0, {}, []
         lists = Lists.of(validation, n, lists_per_user, seed)
         for outer in _grid(self.learned):
@@ -66,6 +69,12 @@ class Ranker(ABC):
                     best, state = value, dict(vars(self))
         vars(self).update(state)
         return self
+
+    def relearned(self, train: Ratings) -> Self:
+        """A ranker with the settings that were chosen, learned from other users."""
+        new = copy.copy(self)
+        new.learn(train, **{name: self.settings[name] for name in self.learned})
+        return new
 
     @abstractmethod
     def learn(self, train: Ratings) -> None:
@@ -140,6 +149,15 @@ class Lists:
         scores = ranker.scores(self.items, r, self.relevance, generator=generator)[:, r:]
         order = order_of(scores - scores.amin(-1, keepdim=True), generator)
         return ndcg(order, self.relevance[:, r:], k)
+
+
+def usual(n: int) -> list[int]:
+    """Numbers of observed items that stand for all: one, a tenth, a fifth and half of the list.
+
+    >>> usual(50), usual(10)
+    ([1, 5, 10, 25], [1, 2, 5])
+    """
+    return sorted({1, max(1, n // 10), max(1, n // 5), max(1, n // 2)} - {n})
 
 
 def whole_order(scores: Tensor, order: Tensor) -> Tensor:

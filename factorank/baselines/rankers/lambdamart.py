@@ -1,0 +1,159 @@
+"""LambdaMART: boosted trees that learn to order lists, on top of what the simpler rankers say."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factorank.baselines.rankers.ease import EASE
+from factorank.baselines.rankers.factorisation import MatrixFactorisation
+from factorank.baselines.rankers.ranker import Lists, Ranker, RankerError, Reads, usual
+from factorank.baselines.rankers.simple import MeanRating, Popularity
+from factorank.data.ratings import Ratings
+
+STEPS = 4
+"""Labels are whole numbers: relevance in quarters."""
+FEATURES = (
+    *("mean", "log count", "factorisation", "ease", "factorisation beside mean", "ease beside mean"),
+    *("mean beside list", "factorisation beside list", "ease beside list"),
+    *("observed", "observed relevance", "observed beside mean", "items"),
+)
+
+
+class LambdaMART(Ranker):
+    """Gradient-boosted trees under the LambdaRank gradient of NDCG@k, by LightGBM (the extra ``ltr``).
+
+    An item of a list is described by its mean relevance, its number of ratings, what matrix factorisation and
+    EASE say given the observed ratings, each of them also beside the mean of the list, and by how many items
+    are observed and how they were rated (:data:`FEATURES`). The rankers that give these features learn from
+    half of the training users, the trees from lists of the other half, so that the trees do not see features
+    that know the answer; then the rankers learn from all. The number of trees is chosen on validation users.
+
+    Burges, "From RankNet to LambdaRank to LambdaMART: An overview", 2010.
+    """
+
+    name: ClassVar[str] = "lambdamart"
+    reads: ClassVar[Reads] = "ratings"
+    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"leaves": (7, 31)}
+
+    def __init__(
+        self, *, trees: int = 300, rate: float = 0.05, lists_per_user: int = 8, threads: int = 0
+    ) -> None:
+        self.trees, self.rate, self.lists_per_user, self.threads = trees, rate, lists_per_user, threads
+
+    def fit(
+        self,
+        train: Ratings,
+        validation: Ratings,
+        *,
+        n: int = 50,
+        observed: Sequence[int] | None = None,
+        k: int = 10,
+        seed: int = 0,
+        **how: Any,
+    ) -> Self:
+        _lightgbm()
+        observed = usual(n) if observed is None else observed
+        asked = {"n": n, "observed": observed, "k": k, "seed": seed, **how}
+        half, other, _ = train.split(validation=0.5, test=0.0, seed=seed)
+        kinds = (MeanRating, Popularity, MatrixFactorisation, EASE)
+        self._below = [kind().fit(half, validation, **asked) for kind in kinds]
+        self._k = k
+        self._data = [
+            self._table(Lists.of(ratings, n, times, seed + 1), observed)
+            for ratings, times in ((other, self.lists_per_user), (validation, 3))
+        ]
+        whole = [ranker.relearned(train) for ranker in self._below]
+        super().fit(train, validation, **asked)
+        self._below = whole
+        del self._data
+        return self
+
+    def learn(self, train: Ratings, leaves: int = 15) -> None:
+        lightgbm = _lightgbm()
+        (features, labels, groups), (other_features, other_labels, other_groups) = self._data
+        most = int(max(labels.max(), other_labels.max()))
+        settings = {
+            "objective": "lambdarank",
+            "metric": "ndcg",
+            "ndcg_eval_at": [self._k],
+            "lambdarank_truncation_level": self._k + 5,
+            "label_gain": [2 ** (label / STEPS) - 1 for label in range(most + 1)],
+            "num_leaves": leaves,
+            "learning_rate": self.rate,
+            "min_data_in_leaf": 50,
+            "num_threads": self.threads,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbose": -1,
+            "seed": 0,
+        }
+        data = lightgbm.Dataset(features, labels, group=groups, feature_name=[*map(_plain, FEATURES)])
+        held_out = lightgbm.Dataset(other_features, other_labels, group=other_groups, reference=data)
+        stop = lightgbm.early_stopping(50, verbose=False)
+        self.booster = lightgbm.train(settings, data, self.trees, valid_sets=[held_out], callbacks=[stop])
+
+    def scores(
+        self,
+        items: Tensor,
+        r: int = 0,
+        told: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        relevance = self._check(items, r, told)
+        batch, n = items.shape
+        features = self._features(items, r, relevance).reshape(batch * n, len(FEATURES))
+        found = self.booster.predict(features, num_iteration=self.booster.best_iteration) if batch * n else []
+        return torch.as_tensor(np.asarray(found), dtype=torch.float32, device=items.device).view(batch, n)
+
+    def _features(self, items: Tensor, r: int, relevance: Tensor) -> np.ndarray:
+        """``(batch, n, features)``"""
+        mean, count, factorisation, ease = (
+            ranker.scores(items, r, relevance if ranker.reads == "ratings" else None)
+            for ranker in self._below
+        )
+        beside = [each - each[:, r:].mean(1, keepdim=True) for each in (mean, factorisation, ease)]
+        observed = relevance.mean(1) if r else torch.zeros(len(items), device=items.device)
+        apart = (relevance - mean[:, :r]).mean(1) if r else torch.zeros_like(observed)
+        numbers = [
+            torch.full_like(mean, r),
+            observed[:, None],
+            apart[:, None],
+            torch.full_like(mean, mean.shape[1]),
+        ]
+        columns = [
+            mean,
+            count.log1p(),
+            factorisation,
+            ease,
+            factorisation - mean,
+            ease - mean,
+            *beside,
+            *numbers,
+        ]
+        return torch.stack([each.expand_as(mean) for each in columns], -1).cpu().numpy()
+
+    def _table(self, lists: Lists, observed: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Features and labels of the unobserved items of lists, and the number of them in each list."""
+        features, labels, groups = [], [], []
+        for part, r in enumerate(observed):  # the lists are shared out among the numbers observed
+            items, relevance = lists.items[part :: len(observed)], lists.relevance[part :: len(observed)]
+            features.append(self._features(items, r, relevance[:, :r])[:, r:].reshape(-1, len(FEATURES)))
+            labels.append((relevance[:, r:] * STEPS).round().long().cpu().numpy().reshape(-1))
+            groups.append(np.full(len(items), items.shape[1] - r))
+        return np.concatenate(features), np.concatenate(labels), np.concatenate(groups)
+
+
+def _plain(name: str) -> str:
+    return name.replace(" ", "_")
+
+
+def _lightgbm() -> Any:
+    try:
+        import lightgbm
+    except ImportError:
+        raise RankerError("lambdamart needs LightGBM: pip install 'factorank[ltr]'") from None
+    return lightgbm
