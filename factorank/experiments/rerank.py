@@ -147,8 +147,8 @@ def run(
     """
     measured = Evaluation() if measured is None else measured
     names = [setting.name for setting in settings]
-    if len(set(names)) < len(names):
-        names = [f"{name}-{number}" for number, name in enumerate(names)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise FactorankError(f"two settings are called {twice[0]}; give them labels")
     ratings = data if isinstance(data, Ratings) else Ratings.load(data)
     out = Path(out)
     about = provenance(command)
@@ -183,7 +183,18 @@ def gather(out: str | Path) -> list[dict[str, Any]]:
 
 def trained_facts(setting: Setting, ranker: Ranker, seconds: float) -> dict[str, Any]:
     """What belongs in each row of how the ranker was trained."""
-    kept = ("masks", "width", "depth", "heads", "dropout", "item_dropout", "features", "rank", "shortest")
+    kept = (
+        "label",
+        "masks",
+        "width",
+        "depth",
+        "heads",
+        "dropout",
+        "item_dropout",
+        "features",
+        "rank",
+        "shortest",
+    )
     facts = {name: value for name, value in asdict(setting).items() if name in kept}
     facts["features"] = "+".join(setting.features)
     facts["trained_n"] = setting.n

@@ -1,5 +1,6 @@
 """Items with numeric features: an embedding for each known item beside a linear map of its features."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -73,8 +74,12 @@ class FeatureContext(ItemContext):
     mean: Tensor
     scale: Tensor
 
-    def set_features(self, features: Tensor) -> None:
-        """Take the features ``(items, features)`` of the items; NaN where unknown."""
+    def set_features(self, features: Tensor, together: Sequence[slice] = ()) -> None:
+        """Take the features ``(items, features)`` of the items; NaN where unknown.
+
+        Each is brought to mean 0 and standard deviation 1; those of a slice in ``together`` are divided by
+        the largest of their deviations instead, so that small ones stay small.
+        """
         if tuple(features.shape) != (self.items, self.features):
             raise ModelError(
                 f"this context has {self.items} items of {self.features} features, not"
@@ -84,6 +89,8 @@ class FeatureContext(ItemContext):
         count = known.sum(0).clamp(min=1)
         mean = torch.where(known, features, 0).sum(0) / count
         spread = (torch.where(known, features - mean, 0).square().sum(0) / count).sqrt()
+        for columns in together:
+            spread[columns] = spread[columns].max()
         self.mean.copy_(mean)
         self.scale.copy_(torch.where(spread > 0, spread, 1.0))
         self.table.copy_(self._scaled(features.to(self.table.device)))

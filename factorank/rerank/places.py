@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from factorank.distributions.factorized import insertion_places
 from factorank.errors import ModelError
 from factorank.models import PermutationLaw, PermutationModel
 from factorank.models.given import evaluating
@@ -104,7 +103,7 @@ def law_places(law: PermutationLaw, *, samples: int, generator: torch.Generator 
             probs = model.network.head(model.network.hidden(start, given.known, given.present)).softmax(-1)
         certain = start != model.network.mask_value  # known values, and the padding, which stays where it is
         sure = torch.nn.functional.one_hot(torch.where(certain, start, 0), n).to(probs.dtype)
-        return insertion_places(torch.where(certain[..., None], sure, probs))[0]
+        return product_places(torch.where(certain[..., None], sure, probs))
     drawn = law.sample((samples,), generator=generator).view(samples, rows, n)
     if given.present is not None:
         drawn = torch.where(drawn < 0, torch.arange(n, device=drawn.device), drawn)
@@ -114,6 +113,25 @@ def law_places(law: PermutationLaw, *, samples: int, generator: torch.Generator 
     return places.view(rows, n, n) / samples
 
 
+@torch.no_grad()
+def product_places(probs: Tensor) -> Tensor:
+    """Place probabilities ``(rows, item, place)`` of independent insertion values ``(rows, n, n)``.
+
+    An item moves back one place when a later one is inserted at or before its place. The same recursion as
+    :func:`factorank.distributions.factorized.insertion_places`, in place and so without gradients: it is a
+    fifth of the time that an answer takes.
+    """
+    places = torch.zeros_like(probs)
+    at_or_before = probs.cumsum(-1)
+    for k in range(probs.shape[-1]):
+        moves = places[:, :k, :k] * at_or_before[:, k, None, :k]
+        places[:, :k, :k] -= moves
+        places[:, :k, 1 : k + 1] += moves
+        places[:, k, : k + 1] = probs[:, k, : k + 1]
+    return places.clamp_(min=0.0)
+
+
+@torch.no_grad()
 def place_probabilities(
     model: PermutationModel,
     lists: Lists,
@@ -147,6 +165,7 @@ def place_probabilities(
         yield rows, total / references
 
 
+@torch.no_grad()
 def one_order(
     model: PermutationModel, lists: Lists, *, how: str, nfe: int | None, generator: torch.Generator
 ) -> Tensor:

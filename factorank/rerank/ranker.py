@@ -360,7 +360,9 @@ def build(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[st
         0 if setting.layout == "aligned" else setting.n,
     )
     if features is not None:
-        context.set_features(features.cpu())
+        factors = [column for column, name in enumerate(names) if name.startswith("factor ")]
+        together = [slice(factors[0], factors[-1] + 1)] if factors else []
+        context.set_features(features.cpu(), together)
     model = PermutationModel(
         setting.n,
         setting.code,

@@ -47,11 +47,14 @@ class Setting:
     """How many lists of validation users say when training is at its best."""
     precision: str = "fp32"
     seed: int = 0
+    label: str = ""
+    """What tells a run from others of the same objective, code, layout and n."""
 
     @property
     def name(self) -> str:
         """A name for the folder of a run, of what most often differs."""
         parts = [self.objective, self.code, self.layout, f"n{self.n}", f"seed{self.seed}"]
+        parts += [self.label] if self.label else []
         return "-".join(parts)
 
 

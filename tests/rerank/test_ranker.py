@@ -242,3 +242,13 @@ def test_gains_and_intervals():
     assert (low.tolist(), high.tolist()) == ([1, 0], [3, 0])
     order = torch.tensor([[4, 3, 2, 1, 0]])
     assert respecting(order, torch.tensor([[0, 4, 2]])).tolist() == [[0, 3, 4, 1, 2]]
+
+
+def test_the_recursion_in_place_is_that_of_repeated_insertion():
+    from factorank.distributions.factorized import insertion_places
+    from factorank.rerank.places import product_places
+
+    torch.manual_seed(0)
+    probs = torch.randn(7, 9, 9).masked_fill(torch.ones(9, 9).triu(1) > 0, -torch.inf).softmax(-1)
+    torch.testing.assert_close(product_places(probs), insertion_places(probs)[0])
+    assert product_places(probs[:, :0, :0]).shape == (7, 0, 0)
