@@ -28,15 +28,16 @@ ROWS, MOVIES = 32_000_204, 84_432
 USERS_AT_ONCE = 10_000
 LIMITS = {"limit_seconds": 30.0, "limit_gib": 4.0}
 READER = """
-import json, sys, time
+import json, resource, sys, time
 from pathlib import Path
 import torch
 from factorank.data.ratings import load_ratings
-start = time.perf_counter()
+start, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
 ratings = load_ratings(sys.argv[1], cache=sys.argv[2] or None)
-took = time.perf_counter() - start
+took, now = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-found = {"seconds": took, "peak_gib": int(status["VmHWM"].split()[0]) / 2**20}
+found = {"seconds": took, "cpu_seconds": cpu, "peak_gib": int(status["VmHWM"].split()[0]) / 2**20}
 print(json.dumps(found | {"users": len(ratings), "items": ratings.item_count, "rows": len(ratings.items)}))
 """
 
@@ -128,8 +129,9 @@ def _table(rows: Sequence[dict[str, Any]]) -> None:
     body = []
     for row in rows:
         counts = [f"{row[name]:,}" for name in ("rows", "users", "items")]
-        body.append([row["what"], *counts, f"{row['seconds']:.1f} s", f"{row['peak_gib']:.2f} GiB"])
-    show(["what", "ratings", "users", "items", "time", "peak"], body)
+        times = [f"{row[name]:.1f} s" for name in ("seconds", "cpu_seconds")]
+        body.append([row["what"], *counts, *times, f"{row['peak_gib']:.2f} GiB"])
+    show(["what", "ratings", "users", "items", "time", "CPU time", "peak"], body)
 
 
 if __name__ == "__main__":

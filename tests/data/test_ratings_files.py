@@ -11,7 +11,7 @@ import pytest
 import torch
 from rated import as_rows
 
-from factorank.data.ratings import load, load_ratings
+from factorank.data.ratings import files, load, load_ratings
 from factorank.errors import RatingsError
 
 ROWS = [(1, 10, 5.0), (1, 30, 3.5), (2, 10, 4.0), (9, 20, 0.5), (9, 30, 1.0)]
@@ -109,6 +109,30 @@ def test_any_table(tmp_path, kind):
     else:
         frame.write_csv(file, separator={"tsv": "\t", "semicolons": ";"}.get(kind, ","))
     assert as_rows(load_ratings(file, **asked)) == expected
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 1000])
+def test_a_zip_is_read_in_pieces_of_whole_lines(tmp_path, size, monkeypatch):
+    file = zipped(tmp_path / "ml-32m.zip", {"ml-32m/ratings.csv": COMMAS})
+    source = files.find(file)
+    pieces = list(source.blocks(size))
+    assert b"".join(pieces).decode() == COMMAS
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    monkeypatch.setattr(files.Source, "blocks", lambda self, blocks=files.Source.blocks: blocks(self, size))
+    monkeypatch.setattr(files.Source, "on_disk", None)  # what is plain needs no copy
+    assert as_rows(load_ratings(file)) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('user,note,item,rating\n1,"a\nb,5",2,3\n', [(1, 2, 3.0)]),
+        ("user,item,rating\n1,2,3\nbob,2,4\n", [("1", 2, 3.0), ("bob", 2, 4.0)]),
+        ("1\t2\t3\n4\t2\t5\n", [(1, 2, 3.0), (4, 2, 5.0)]),
+    ],
+)
+def test_a_zip_whose_table_is_not_plain_is_unpacked_first(tmp_path, content, expected):
+    assert as_rows(load_ratings(zipped(tmp_path / "x.zip", {"x.csv": content}))) == expected
 
 
 def test_an_item_table_gives_titles_and_scaled_features(tmp_path):

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -44,6 +45,25 @@ class Source:
                 return file.read(size)
         with _unzipped(self.path) as archive, archive.open(self.member) as stream:
             return stream.read(size)
+
+    def blocks(self, size: int = 1 << 25) -> Iterator[bytes]:
+        """The member of a zip in pieces of whole lines, the next one unpacked while the last is in use."""
+        assert self.member is not None
+        with (
+            _unzipped(self.path) as archive,
+            archive.open(self.member) as stream,
+            ThreadPoolExecutor(1) as unpacking,
+        ):
+            rest, ahead = b"", unpacking.submit(stream.read, size)
+            while piece := ahead.result():
+                ahead = unpacking.submit(stream.read, size)
+                end = piece.rfind(b"\n") + 1
+                if end:
+                    yield rest + piece[:end]
+                    rest = b""
+                rest += piece[end:]
+            if rest:
+                yield rest
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:

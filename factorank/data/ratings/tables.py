@@ -27,6 +27,8 @@ TITLES = ("title", "name", "itemname", "movietitle", "booktitle")
 
 def read_table(source: Source, asked: dict[str, str | None], missing: str) -> Ratings:
     """Ratings from a CSV or parquet file; ``asked`` names the columns, where their names do not tell."""
+    if (streamed := _stream(source, asked)) is not None:
+        return from_columns(*streamed, where=str(source), missing=missing, first_row=2)
     with source.on_disk() as path:
         frame, header = _scan(path, source)
         columns = choose_columns(frame.collect_schema().names(), asked, str(source), header)
@@ -116,6 +118,41 @@ def is_header(names: list[str]) -> bool:
 def _guess(names: list[str], known: tuple[str, ...]) -> str | None:
     plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in reversed(names)}
     return next((plain[name] for name in known if name in plain), None)
+
+
+def _stream(source: Source, asked: dict[str, str | None]) -> list[np.ndarray] | None:
+    """The three columns of a plain CSV in a zip, parsed as it is unpacked: no copy of the table is made.
+
+    Plain means: columns with names, ids that are whole numbers, and no quotes, within which a line end would
+    not end a row. None means that it is not, and must be read with more care (or refused).
+    """
+    if source.member is None or not source.name.endswith(".csv"):
+        return None
+    polars = polars_for(source)
+    parts: list[tuple[np.ndarray, ...]] = []
+    names: list[str] = []
+    for block in source.blocks():
+        if not names:
+            first, _, block = block.partition(b"\n")
+            separator, names = cells(first.decode("utf-8-sig", errors="replace").strip())
+            if len(names) < 3 or not is_header(names) or b'"' in first:
+                return None
+            columns = list(choose_columns(names, asked, str(source)).values())
+            types = dict(zip(columns, (polars.Int64, polars.Int64, polars.Float32), strict=True))
+            header = separator.join(names).encode() + b"\n"
+        if b'"' in block:
+            return None
+        try:
+            frame = polars.read_csv(
+                header + block, separator=separator, columns=columns, schema_overrides=types
+            )
+        except polars.exceptions.PolarsError:
+            return None
+        found = [frame[name] for name in columns]
+        if found[0].null_count() or found[1].null_count():
+            return None
+        parts.append(tuple(column.to_numpy() for column in found))
+    return [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else None
 
 
 def _scan(path: Path, source: Source) -> tuple[Any, bool]:
