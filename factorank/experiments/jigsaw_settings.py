@@ -40,6 +40,8 @@ class Setting:
     encoder: str = "mlp+neighbours"
     """"convolution", or "mlp", which "+neighbours", "+edges", "+contrast" and "+means" extend; see
     :mod:`factorank.models.pieces`."""
+    rounds: int = 3
+    """How many times pieces listen to their "neighbours" before the transformer."""
     aligned: bool = True
     """One token for a piece and its code value; otherwise pieces and code are tokens apart."""
     width: int = 128
@@ -146,7 +148,7 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel
     shape = (chosen.grid, check_grid(chosen.grid, side), chosen.width)
     context: Pieces
     if kind == "mlp":
-        context = PieceEncoder(*shape, features=tuple(features), **options)
+        context = PieceEncoder(*shape, features=tuple(features), rounds=chosen.rounds, **options)
     else:
         context = PieceConvolution(*shape, **options)
     if not ours:

@@ -1,6 +1,7 @@
 """Which piece fits beside which: attention between jigsaw pieces by how well their edges match."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 SHARPNESS = (1.0, 3.0)
@@ -22,39 +23,33 @@ class EdgeAttention(nn.Module):
 
     Powers of the mismatch do not depend on the contrast of a picture, so that a faint sky is matched as
     sharply as a wall; the sum lets a piece that fits everywhere count for less. β is learnt, two of them for
-    each direction. How well the best piece fits is told too: beside a piece at the border none does.
+    each direction. How well the best piece fits is told too: beside a piece at the border none does. After
+    k ``rounds`` a piece has heard of those k steps away, and so where in the picture it lies.
 
     A dot product of normed tokens, which is what a transformer attends with, finds such small differences
     late. Compatibilities of this kind are what classical solvers are built on: Gallagher, "Jigsaw puzzles
     with pieces of unknown orientation", 2012.
     """
 
-    def __init__(self, piece: int, channels: int, width: int, value: int = 32) -> None:
+    def __init__(self, piece: int, channels: int, width: int, value: int = 16, rounds: int = 1) -> None:
         super().__init__()
-        self.value, self.depth = value, min(DEPTH, piece)
-        edge = piece * channels
-        guess = torch.tensor([1.5, -0.5][: self.depth]) if self.depth > 1 else torch.ones(1)
+        self.depth = min(DEPTH, piece)
+        guess = torch.tensor([1.5, -0.5]) if self.depth > 1 else torch.ones(1)
         self.guess = nn.Parameter(guess.expand(2, 2, -1).clone())  # axis, side, row
-        self.metric = nn.Parameter(torch.eye(edge).expand(2, -1, -1).clone())
+        self.metric = nn.Parameter(torch.eye(piece * channels).expand(2, -1, -1).clone())
         self.log_sharpness = nn.Parameter(torch.tensor(SHARPNESS).log().expand(4, -1).clone())
-        mixes = 4 * len(SHARPNESS)
-        self.values = nn.Linear(width, 4 * value, bias=False)
-        self.mix = nn.Linear(mixes * value + mixes, width)
-        nn.init.normal_(self.values.weight, std=width**-0.5)
-        nn.init.normal_(self.mix.weight, std=(mixes * value) ** -0.5)
-        nn.init.zeros_(self.mix.bias)
+        self.rounds = nn.ModuleList(EdgeRound(width, value) for _ in range(rounds))
 
     def forward(self, tokens: Tensor, pixels: Tensor) -> Tensor:
-        """What tokens ``(*batch, n, width)`` of pixels ``(*batch, n, piece, piece, channels)`` hear."""
+        """Tokens ``(*batch, n, width)`` of pixels ``(*batch, n, piece, piece, channels)``, having listened."""
         with torch.autocast(pixels.device.type, enabled=False):
             fit = self.fits(pixels.float())  # (*batch, directions, n, n)
             sharp = self.log_sharpness.float().exp()[:, :, None, None] * fit[..., None, :, :]
             found = sharp.logsumexp(-1) / 8  # (*batch, directions, exponents, n), of about unit size
             weights = (sharp - sharp.logsumexp(-2, keepdim=True)).softmax(-1)
-        values = self.values(tokens).unflatten(-1, (4, 1, self.value)).movedim(-4, -2)
-        mixed = weights.to(values.dtype) @ values  # (*batch, directions, exponents, n, value)
-        heard = torch.cat([mixed.movedim(-2, -4).flatten(-3), found.movedim(-1, -3).flatten(-2)], -1)
-        return self.mix(heard)
+        for listen in self.rounds:
+            tokens = listen(tokens, weights, found.movedim(-1, -3).flatten(-2))
+        return tokens
 
     def fits(self, pixels: Tensor) -> Tensor:
         """How well piece j fits beside piece i, ``(*batch, 4, n, n)``: right, left, below, above.
@@ -79,3 +74,27 @@ class EdgeAttention(nn.Module):
         itself = torch.eye(pixels.shape[-4], device=pixels.device, dtype=torch.bool)
         fit = -(mismatch.clamp(min=0) + HALF_LEVEL).log()
         return fit.masked_fill(itself, -20.0)
+
+
+class EdgeRound(nn.Module):
+    """One round of listening: what the pieces beside it say, and how well they fit, is added to each token."""
+
+    def __init__(self, width: int, value: int) -> None:
+        super().__init__()
+        self.value, mixes = value, 4 * len(SHARPNESS)
+        self.norm = nn.LayerNorm(width)
+        self.values = nn.Linear(width, 4 * value, bias=False)
+        self.up = nn.Linear(width + mixes * value + mixes, width)
+        self.down = nn.Linear(width, width)
+        for linear in (self.values, self.up, self.down):
+            nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+
+    def forward(self, tokens: Tensor, weights: Tensor, found: Tensor) -> Tensor:
+        """Weights ``(*batch, directions, exponents, n, n)``, and ``found`` ``(*batch, n, mixes)``."""
+        normed = self.norm(tokens)
+        values = self.values(normed).unflatten(-1, (4, 1, self.value)).movedim(-4, -2)
+        mixed = weights.to(values.dtype) @ values  # (*batch, directions, exponents, n, value)
+        heard = mixed.movedim(-2, -4).flatten(-3)
+        return tokens + self.down(F.gelu(self.up(torch.cat([normed, heard, found], -1))))

@@ -78,8 +78,8 @@ class PieceEncoder(Pieces):
     sides share, so that edges that match look alike; "contrast", the pixels again with the piece's mean taken
     out and its deviation brought to one, which shows the structure of faint pieces; "means", the mean colours
     of the piece and of its four edges as sines and cosines of falling wavelength, which tells colours apart
-    by single grey levels. "neighbours" lets each piece listen to those whose edges match its own; see
-    :class:`factorank.models.piece_edges.EdgeAttention`.
+    by single grey levels. "neighbours" lets each piece listen, ``rounds`` times, to those whose edges match
+    its own; see :class:`factorank.models.piece_edges.EdgeAttention`.
 
     >>> encoder = PieceEncoder(grid=3, piece=10, width=16, features=("edges", "means"))
     >>> encoder(torch.zeros(2, 9, 10, 10, 3, dtype=torch.uint8)).shape
@@ -94,10 +94,11 @@ class PieceEncoder(Pieces):
         channels: int = 3,
         *,
         features: tuple[str, ...] = (),
+        rounds: int = 1,
         **options: Any,
     ) -> None:
         super().__init__(grid, piece, width, channels, **options)
-        self.features = tuple(features)
+        self.features, self.rounds = tuple(features), rounds
         for name in self.features:
             if name not in FEATURES:
                 raise ModelError(f"the features of a piece are {', '.join(FEATURES)}, not {name!r}")
@@ -113,7 +114,9 @@ class PieceEncoder(Pieces):
             size += seen
         if "means" in self.features:
             size += 5 * channels * 2 * WAVES
-        self.edge_attention = EdgeAttention(piece, channels, width) if "neighbours" in self.features else None
+        self.edge_attention = None
+        if "neighbours" in self.features:
+            self.edge_attention = EdgeAttention(piece, channels, width, rounds=rounds)
         self.up, self.down = nn.Linear(size, 2 * width), nn.Linear(2 * width, width)
         for linear in (self.up, self.down):
             nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
@@ -136,10 +139,10 @@ class PieceEncoder(Pieces):
         if "means" in self.features:
             seen.append(_waves(pixels))
         tokens = self.down(F.gelu(self.up(torch.cat(seen, -1))))
-        return tokens if self.edge_attention is None else tokens + self.edge_attention(tokens, pixels)
+        return tokens if self.edge_attention is None else self.edge_attention(tokens, pixels)
 
     def config(self) -> dict[str, Any]:
-        return super().config() | {"features": list(self.features)}
+        return super().config() | {"features": list(self.features), "rounds": self.rounds}
 
 
 def _waves(pixels: Tensor) -> Tensor:
