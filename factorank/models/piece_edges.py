@@ -41,7 +41,7 @@ class EdgeAttention(nn.Module):
         self.rounds = nn.ModuleList(EdgeRound(width, value) for _ in range(rounds))
 
     def forward(self, tokens: Tensor, pixels: Tensor) -> Tensor:
-        """Tokens ``(*batch, n, width)`` of pixels ``(*batch, n, piece, piece, channels)``, having listened."""
+        """Tokens ``(*batch, n, width)`` of pixels ``(*batch, n, piece, piece, channels)``, after all rounds."""
         with torch.autocast(pixels.device.type, enabled=False):
             fit = self.fits(pixels.float())  # (*batch, directions, n, n)
             sharp = self.log_sharpness.float().exp()[:, :, None, None] * fit[..., None, :, :]
@@ -77,7 +77,7 @@ class EdgeAttention(nn.Module):
 
 
 class EdgeRound(nn.Module):
-    """One round of listening: what the pieces beside it say, and how well they fit, is added to each token."""
+    """One round of listening: a token takes in what the pieces beside it say, and how well they fit."""
 
     def __init__(self, width: int, value: int) -> None:
         super().__init__()
