@@ -41,7 +41,7 @@ class EdgeAttention(nn.Module):
         self.rounds = nn.ModuleList(EdgeRound(width, value) for _ in range(rounds))
 
     def forward(self, tokens: Tensor, pixels: Tensor) -> Tensor:
-        """Tokens ``(*batch, n, width)`` of pixels ``(*batch, n, piece, piece, channels)``, after all rounds."""
+        """Tokens ``(*batch, n, width)`` after all rounds; pixels ``(*batch, n, piece, piece, channels)``."""
         with torch.autocast(pixels.device.type, enabled=False):
             fit = self.fits(pixels.float())  # (*batch, directions, n, n)
             sharp = self.log_sharpness.float().exp()[:, :, None, None] * fit[..., None, :, :]
