@@ -172,6 +172,28 @@ def test_lists_of_different_lengths_end_in_padding(small, generator):
         assert (rows.diff(dim=1) > 0).all()
     with pytest.raises(RatingsError, match="shortest"):
         small.draw(3, 1, shortest=4)
+    items, _ = small.draw(9, 2000, generator, shortest=3)  # nobody has more than 4
+    assert torch.bincount((items >= 0).sum(1)).nonzero()[:, 0].tolist() == [3, 4]
+    with pytest.raises(RatingsError, match="no user has 5 ratings"):
+        small.draw(9, 2, shortest=5)
+
+
+@pytest.mark.gpu
+def test_a_captured_graph_draws_new_lists_at_every_replay(small):
+    there, generator = small.to("cuda"), torch.Generator("cuda").manual_seed(0)
+    there.draw(4, 256, generator, shortest=2)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        items, relevance = there.draw(4, 256, generator, shortest=2)
+    graph.replay()
+    first = items.clone()
+    graph.replay()
+    assert not torch.equal(items, first)
+    given = {(small.user_ids.index(u), small.ids.index(i)): value for u, i, value in ROWS}
+    for row, values in zip(items.tolist(), relevance.tolist(), strict=True):
+        pairs = [pair for pair in zip(row, values, strict=True) if pair[0] >= 0]
+        assert any(all(given.get((user, i)) == value for i, value in pairs) for user in range(3))
 
 
 def test_too_few_ratings_for_a_list_are_refused(small, generator):

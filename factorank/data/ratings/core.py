@@ -196,21 +196,22 @@ class Ratings:
 
         For each list a user is drawn uniformly among those with at least n ratings, and n of their ratings
         without replacement, in random order: the reference of the paper's insertion code. With ``shortest``
-        the length of each list is uniform in shortest..n, its user uniform among those with that many
-        ratings, and both tensors are -1 after its end. All on the device, without a synchronisation: a CUDA
-        graph can capture it, if ``draw`` was called once before.
+        the length of each list is uniform in shortest..n (or to what the most active user has, if less), its
+        user uniform among those with that many ratings, and both tensors are -1 after its end. All on the
+        device, without a synchronisation: a CUDA graph can capture it, if ``draw`` was called once before.
         """
         least = n if shortest is None else shortest
         if not 0 <= least <= n:
             raise RatingsError(f"lists are of {least}..{n} items: the shortest is at least 0 and at most n")
-        active = self._active
-        if least < n:
+        if least > self._longest:
+            raise RatingsError(
+                f"no user has {least} ratings; the most active of {len(self)} has {self._longest}"
+            )
+        active, more = self._active, min(n, self._longest) - least
+        length = torch.full((batch,), least, device=self.device)
+        if more:
             uniform = torch.rand(batch, dtype=torch.float64, device=self.device, generator=generator)
-            length = least + (uniform * (n - least + 1)).to(torch.int64).clamp(max=n - least)
-        else:
-            length = torch.full((batch,), n, device=self.device)
-        if n > self._longest:
-            raise RatingsError(f"no user has {n} ratings; the most active of {len(self)} has {self._longest}")
+            length = length + (uniform * (more + 1)).to(torch.int64).clamp(max=more)
         uniform = torch.rand(batch, dtype=torch.float64, device=self.device, generator=generator)
         among = self._at_least[length]
         users = active[(uniform * among).to(torch.int64).clamp(max=among - 1)]
