@@ -12,7 +12,8 @@ class Figure:
     """Draw the figure of an experiment from its results file."""
 
     name: Annotated[
-        Literal["cyclic", "codes", "jigsaw", "rerank", "rerank-calibration", "votes"], tyro.conf.Positional
+        Literal["cyclic", "codes", "jigsaw", "rerank", "rerank-calibration", "speed", "votes"],
+        tyro.conf.Positional,
     ]
     """The experiment or benchmark."""
     results: Path | None = None

@@ -9,6 +9,7 @@ from factorank.figures.drawing import read_results
 from factorank.figures.fits import fit_figure
 from factorank.figures.jigsaw import jigsaw_figure, puzzle_figure
 from factorank.figures.rerank import calibration_figure, rerank_figure
+from factorank.figures.speed import speed_figure
 from factorank.figures.votes import votes_figure, votes_means
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "puzzle_figure",
     "read_results",
     "rerank_figure",
+    "speed_figure",
     "votes_figure",
     "votes_means",
 ]
@@ -32,6 +34,7 @@ FIGURES = {
     "jigsaw": jigsaw_figure,
     "rerank": rerank_figure,
     "rerank-calibration": calibration_figure,
+    "speed": speed_figure,
     "votes": votes_figure,
 }
 """The figures that are drawn from a results file, by the name of the experiment in its rows."""

@@ -1,0 +1,68 @@
+"""The rows of the speed benchmarks: written beside those of other devices and shown as a table."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.timing import show
+from factorank.errors import FactorankError
+from factorank.experiments.record import write_results
+from factorank.figures import read_results
+
+UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def say(row: dict[str, Any]) -> None:
+    """One line while the rest is still being measured."""
+    ratio = "" if row.get("ratio") is None else f", {row['ratio']:.2f}×"
+    print(
+        f"  {row['what']} n={row['n']} batch={row['batch']}: {human(row['ours'])} {row['unit']}{ratio}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def table(rows: Sequence[dict[str, Any]]) -> None:
+    """Ours, the peer's, the ratio and the limit, each a rate."""
+    header = ["what", "unit", "n", "batch", "ours", "peer", "ratio", "limit", "of limit"]
+    body = []
+    for row in rows:
+        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}×"
+        share = "–" if row["limit"] is None else f"{100 * row['ours'] / row['limit']:.2g}%"
+        cells = [str(row["n"]), str(row["batch"]), human(row["ours"]), human(row["peer"]), ratio]
+        body.append([row["what"], row["unit"], *cells, human(row["limit"]), share])
+    show(header, body)
+
+
+def human(value: float | None) -> str:
+    """A rate with three digits.
+
+    >>> human(1234567.0), human(12.0), human(None)
+    ('1.23 M', '12', '–')
+    """
+    if value is None:
+        return "–"
+    for size, letter in UNITS:
+        if value >= size:
+            return f"{value / size:.3g} {letter}"
+    return f"{value:.3g}"
+
+
+def merge(path: str, rows: list[dict[str, Any]], *, figure: bool = True) -> None:
+    """Write the rows, in the place of those of the same device and name; the others stay."""
+    replaced = {(row["device"], row["what"]) for row in rows}
+    kept = read_results(path) if Path(path).exists() else []
+    write_results(path, [row for row in kept if (row["device"], row["what"]) not in replaced] + rows)
+    print(f"written: {path}")
+    if not figure:
+        return
+    from factorank.figures import speed_figure
+
+    picture = path.removesuffix(".jsonl") + ".png"
+    try:
+        speed_figure(path, picture)
+    except FactorankError as error:
+        print(f"no figure: {error}")
+    else:
+        print(f"written: {picture}")

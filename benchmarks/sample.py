@@ -1,0 +1,232 @@
+"""Sampling: ``law.sample`` beside the plain loop a user would write, decoding included, in one run.
+
+    ./run bench sample [--device cuda] [--only cyclic cost] [--out results/speed.jsonl]
+
+The plain loop runs the whole network on every sample at every step, draws with ``torch.multinomial`` and
+decodes with the paper's algorithm; eager float32, TF32 products allowed on a GPU. An autoregressive one runs
+it on the prefix. Ours is ``sample`` as it is, under bfloat16 autocast on a GPU. Both encode the context in
+every call. Rates are permutations per second, the best of several calls, taken in turn. The limit is that of
+the operations that must be done (one evaluation less where all samples share the first), or of writing the
+result, whichever is lower.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import paper, workloads
+from benchmarks.limits import Memory, copy_rate, count, product_rate
+from benchmarks.rows import merge, say, table
+from benchmarks.timing import seconds
+from benchmarks.train import plainly
+from benchmarks.workloads import Workload
+from factorank.experiments.record import provenance
+from factorank.models import PermutationModel
+from factorank.models.partitions import bounds
+
+WORKLOADS: dict[str, tuple[Workload, int | None]] = {
+    "sample cyclic nfe=1": (replace(workloads.CYCLIC, batch=16_384), 1),
+    "sample cyclic nfe=5": (replace(workloads.CYCLIC, batch=16_384), 5),
+    "sample jigsaw 4x4 nfe=1": (replace(workloads.JIGSAW, batch=4096), 1),
+    "sample autoregressive n=50": (replace(workloads.AUTOREGRESSIVE, batch=4096), None),
+    "sample laptop": (replace(workloads.LAPTOP, batch=2000), 4),
+    "sample laptop nfe=1": (replace(workloads.LAPTOP, batch=2000), 1),
+}
+COSTS = ("cost sample", "cost sample batch")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench sample", description=__doc__)
+    names = [*WORKLOADS, *COSTS]
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--only", nargs="+", help=f"parts of the names of {', '.join(names)}")
+    parser.add_argument("--batch", type=int, help="permutations in a call, if other than each one's own")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of ours and the plain loop")
+    parser.add_argument("--threads", type=int, help="of the CPU; torch's own choice unless given")
+    parser.add_argument("--n", type=int, nargs="+", default=workloads.LENGTHS, help="lengths of the costs")
+    parser.add_argument("--quick", action="store_true", help="tiny networks: does everything run?")
+    parser.add_argument("--out", default="runs/bench/speed.jsonl", help="rows of other devices are kept")
+    options = parser.parse_args(argv)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    torch.set_float32_matmul_precision("high")
+    where = provenance(" ".join(["factorank bench sample", *(argv or ())]))
+    device = options.device
+    if options.only:
+        names = [name for name in names if any(part in name for part in options.only)]
+    elif device == "cuda":
+        names = [name for name in names if "laptop" not in name]
+    else:
+        names = [name for name in names if "laptop" in name]
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        if name in COSTS:
+            rows += costs(name, options)
+            continue
+        work, nfe = WORKLOADS[name]
+        work = work.small() if options.quick else work
+        work = work if options.batch is None else replace(work, batch=options.batch)
+        rows.append(measure(name, work, nfe, options))
+        say(rows[-1])
+    rows = [{"experiment": "speed"} | row | where for row in rows]
+    print(f"\nSampling on {where['device']}; a matrix product does {product_rate(device) / 1e12:.3g} Top/s")
+    table(rows)
+    merge(options.out, rows)
+    return 0
+
+
+def measure(name: str, work: Workload, nfe: int | None, options: argparse.Namespace) -> dict[str, Any]:
+    """Permutations per second of a workload, ours and the plain loop's."""
+    device, enough = options.device, 0.02 if options.quick else 0.25
+    model = work.model(device).eval()
+    given = work.given(work.batch, device)
+    ours, theirs = our_call(model, given, work.batch, nfe, device), plain_call(model, given, work.batch, nfe)
+    for call in (ours, theirs):
+        assert valid(call()), name
+    mine, other = float("inf"), float("inf")
+    for _ in range(options.rounds):
+        with torch.no_grad(), plainly():
+            other = min(other, seconds(theirs, device, enough, least=2))
+        mine = min(mine, seconds(ours, device, enough))
+    with Memory(device) as memory:
+        ours()
+    return {
+        "what": name,
+        "ratio": other / mine,
+        "ours": work.batch / mine,
+        "peer": work.batch / other,
+        "limit": limit(model, work, nfe, device),
+        "unit": "permutations/s",
+        "n": work.n,
+        "batch": work.batch,
+        "nfe": work.n if nfe is None else nfe,
+        "width": work.width,
+        "depth": work.depth,
+        "code": work.code,
+        "objective": work.objective,
+        "precision": "bf16" if device == "cuda" else "fp32",
+        "memory": memory.peak,
+        "threads": torch.get_num_threads() if device == "cpu" else None,
+    }
+
+
+def valid(order: Tensor) -> bool:
+    return bool((order.sort(-1).values == torch.arange(order.shape[-1], device=order.device)).all())
+
+
+def our_call(
+    model: PermutationModel, given: Any, samples: int, nfe: int | None, device: str
+) -> Callable[[], Tensor]:
+    """One call that draws ``samples`` orders: of one law, or one of each row of a context."""
+
+    def call() -> Tensor:
+        narrow = torch.autocast("cuda", torch.bfloat16) if device == "cuda" else nullcontext()
+        with torch.no_grad(), narrow:
+            if given is None:
+                return law.sample((samples,))
+            return model.distribution(given, nfe=nfe).sample()
+
+    law: Any = model.distribution(nfe=nfe) if given is None else None
+    return call
+
+
+def plain_call(model: PermutationModel, given: Any, samples: int, nfe: int | None) -> Callable[[], Tensor]:
+    """The same by the plain loop."""
+    network, n, device = model.network, model.n, model.network.places.device
+    decode = f"decode-{model.code.name}"
+
+    def drawn(logits: Tensor) -> Tensor:
+        return torch.multinomial(logits.softmax(-1).view(-1, n), 1).view(logits.shape[:-1])
+
+    def masked() -> Tensor:
+        known = None if given is None else _known(model, given)
+        code = torch.full((samples, n), network.mask_value, device=device)
+        place = torch.rand((samples, n), device=device).argsort(-1)  # when each position is revealed
+        for step in range(nfe or n):
+            start, stop = bounds(n, nfe or n, step)
+            values = drawn(network.head(network.hidden(code, known, None)))
+            code = torch.where((place >= start) & (place < stop), values, code)
+        return paper.transform(code, decode)
+
+    def autoregressive() -> Tensor:
+        code = torch.full((samples, 1), network.mask_value, device=device)
+        for position in range(n):
+            tokens = network.values(code) + network.places[: position + 1]
+            hidden = network.transformer(tokens, causal=True)[:, -1:]
+            at = torch.full((samples, 1), position, device=device)
+            code = torch.cat([code, drawn(network.head(hidden, at))], 1)
+        return paper.transform(code[:, 1:], decode)
+
+    return autoregressive if model.causal else masked
+
+
+def _known(model: PermutationModel, given: Any) -> Any:
+    from factorank.models.context import encode_context
+
+    return encode_context(model.context, given, model.n, model.width)
+
+
+def limit(model: PermutationModel, work: Workload, nfe: int | None, device: str) -> float:
+    """Permutations per second if nothing but the products that are needed, or the result, took time."""
+    order, given = work.orders(2, device), work.given(2, device)
+
+    def evaluate() -> None:
+        known = None if given is None else _known(model, given)
+        network = model.network
+        network.head(
+            network.causal_hidden(order, known) if model.causal else network.hidden(order, known, None)
+        )
+
+    with torch.no_grad(), plainly():
+        each = count(evaluate) / 2
+    evaluations = 1 if nfe is None else nfe - (given is None)
+    writing = copy_rate(device) / (8 * work.n)
+    return min(writing, product_rate(device) / (each * evaluations) if evaluations else writing)
+
+
+def costs(name: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Permutations per second and memory, against n for one batch or against the batch for one n."""
+    on_gpu = options.device == "cuda"
+    if name == "cost sample":
+        points = [(n, 4096 if on_gpu else 256, nfe) for nfe in (1, 4) for n in options.n]
+    else:
+        batches = workloads.BATCHES if on_gpu else workloads.BATCHES[:4]
+        points = [(10, batch, nfe) for nfe in (1, 4) for batch in batches]
+    models: dict[int, PermutationModel] = {}
+    for n, batch, nfe in points:
+        work = workloads.of_length(n)
+        work = replace(work.small(), batch=batch) if options.quick else replace(work, batch=batch)
+        model = models.setdefault(n, work.model(options.device).eval())
+        call = our_call(model, None, batch, nfe, options.device)
+        call()
+        with Memory(options.device) as memory:
+            call()
+        took = seconds(call, options.device, 0.02 if options.quick else 0.15)
+        row = {
+            "what": name,
+            "ratio": None,
+            "ours": batch / took,
+            "peer": None,
+            "limit": limit(model, work, nfe, options.device),
+            "unit": "permutations/s",
+            "n": n,
+            "batch": batch,
+            "nfe": nfe,
+            "width": work.width,
+            "depth": work.depth,
+            "code": work.code,
+            "precision": "bf16" if on_gpu else "fp32",
+            "memory": memory.peak,
+        }
+        say(row)
+        yield row
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,38 @@
+"""The figure of the speed benchmarks is drawn from their rows."""
+
+import json
+
+import pytest
+
+import factorank as fr
+from factorank.figures import draw
+
+
+def rows(device="a GPU"):
+    base = {"experiment": "speed", "ratio": None, "peer": None, "unit": "permutations/s", "device": device}
+    made = [{"what": "train cyclic", "ours": 900.0, "limit": 4000.0, "n": 10, "batch": 1024}]
+    for nfe in (1, 4):
+        made += [
+            {"what": "cost sample", "ours": 1e6 / n / nfe, "limit": 1e8 / n, "n": n, "batch": 64, "nfe": nfe}
+            for n in (10, 1000)
+        ]
+    made += [{"what": "cost train", "ours": 1e5 / n, "limit": None, "n": n, "batch": 64} for n in (10, 1000)]
+    return [base | row for row in made]
+
+
+def write(path, lines):
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("devices", [["a GPU"], ["a GPU", "two cores"]])
+def test_drawn_for_each_device(devices, tmp_path):
+    results = write(tmp_path / "speed.jsonl", [row for device in devices for row in rows(device)])
+    draw("speed", results, tmp_path / "speed.png")
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_ratios_alone_make_no_figure(tmp_path):
+    results = write(tmp_path / "speed.jsonl", rows()[:1])
+    with pytest.raises(fr.FactorankError, match=r"speed.jsonl holds no rows of the cost"):
+        draw("speed", results, tmp_path / "speed.png")
