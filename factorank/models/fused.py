@@ -18,13 +18,15 @@ from factorank.models import short_attention
 
 LONGEST = 64
 """Tokens of a list at most."""
+MOST_TOKENS = 24_576
+"""Tokens of a batch from which compiled separate kernels measured faster."""
 WIDTHS = (64, 128)
 HEAD_WIDTHS = (16, 32)
 PER_BLOCK = 12
 """Parameters of a block: gain, shift, weight, bias, weight, bias of the attention half; then of the MLP."""
 TILE, COLUMNS, CHUNK, WARPS, STAGES = 64, 64, 64, 4, 3
 """Of a tile of a product: its tokens, columns, how much of the inner dimension is there at once, warps."""
-ROW_TILE, ROW_WARPS = 64, 8
+ROW_TILE, ROW_WARPS = 32, 2
 """The same where a tile is as wide as the stream."""
 
 

@@ -25,9 +25,9 @@ class Given:
     fixed: Tensor | None = None
     reference: Tensor | None = None
     first_logits: Tensor | None = None
-    """What a masked model predicts before anything is revealed; kept for as long as one call lasts."""
+    """What a masked model predicts before anything is revealed."""
     memory: Known | None = None
-    """What an autoregressive model makes of ``known``; kept likewise."""
+    """What an autoregressive model makes of ``known``."""
 
     def part(self, start: int, stop: int) -> "Given":
         """The rows from start to stop."""

@@ -14,8 +14,9 @@ from factorank.distributions.base import permutation
 from factorank.errors import ModelError
 from factorank.models import orders
 from factorank.models.choosers import Chooser, Draw
-from factorank.models.given import Given, Step, evaluating, last
+from factorank.models.given import Given, Step, evaluating
 from factorank.models.model import PermutationModel
+from factorank.models.sampler import Sampler
 from factorank.permutations import inverse, is_permutation, permutation_at
 
 LARGEST_ENUMERATED = 7
@@ -43,6 +44,7 @@ class PermutationLaw(Distribution):
     def __init__(self, model: PermutationModel, given: Given, batch_shape: torch.Size) -> None:
         super().__init__(batch_shape, torch.Size((model.n,)), validate_args=False)
         self.model, self.given = model, given
+        self._sampler = Sampler(self)
 
     # What the law of an objective gives.
 
@@ -88,7 +90,9 @@ class PermutationLaw(Distribution):
     def sample(self, sample_shape: _size = (), *, generator: torch.Generator | None = None) -> Tensor:
         """Draw orders ``(*sample_shape, *batch, n)``, int64, from torch's generator or the one given.
 
-        Drawn in chunks: beyond the result the memory does not grow with the number of samples.
+        Drawn in chunks: beyond the result the memory does not grow with the number of samples. On a GPU a
+        law that is asked again for as many samples replays a recording of the first time; under
+        ``torch.autocast`` to bfloat16 short lists go through fused kernels.
         """
         return self._sample(torch.Size(sample_shape), generator, None)
 
@@ -106,10 +110,10 @@ class PermutationLaw(Distribution):
         result = torch.empty((shape.numel(), self.given.rows, self.n), dtype=torch.int64, device=self._device)
         with evaluating(self.model):
             for given, rows, draws in self._chunks(shape.numel()):
-                step = last(self._walk(given, draws.stop - draws.start, Draw(generator), generator))
-                result[draws, rows] = self._decode(given, step.code)
+                drawn = self._sampler.draw(given, rows, draws.stop - draws.start, generator)
+                result[draws, rows] = drawn[0]
                 if nfe is not None:
-                    nfe[draws, rows] = step.nfe
+                    nfe[draws, rows] = drawn[1]
         return result.view(*shape, *self.batch_shape, self.n)
 
     def log_prob(self, order: Tensor) -> Tensor:
@@ -255,6 +259,7 @@ class PermutationLaw(Distribution):
         new.__dict__.update(self.__dict__)
         new._batch_shape = torch.Size(batch_shape)
         new.given = self.given.expand(self.batch_shape, new._batch_shape)
+        new._sampler = Sampler(new)
         return new
 
     def __repr__(self) -> str:

@@ -173,3 +173,17 @@ def test_a_law_is_a_torch_distribution():
     inline = small_model(3, "inline").distribution(nfe=1)
     assert inline.support.check(torch.tensor([1, 1, 0]))
     assert not model.distribution(torch.randint(9, (4,))).support.check(torch.tensor([1, 1, 0, 2]))
+
+
+def test_a_law_keeps_its_first_evaluation_until_a_weight_changes(monkeypatch):
+    model, calls = small_model(3, "lehmer"), []
+    real = model.network.hidden
+    monkeypatch.setattr(model.network, "hidden", lambda *a: calls.append(1) or real(*a))
+    law = model.distribution(nfe=1)
+    for _ in range(3):
+        law.sample((10,))
+    assert len(calls) == 1
+    with torch.no_grad():
+        model.network.head.bias.copy_(torch.eye(3) * 100)
+    assert (model.code.encode(law.sample((50,)))[:, 0] == 0).all()
+    assert len(calls) == 2
