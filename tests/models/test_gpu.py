@@ -93,7 +93,8 @@ def test_recorded_draws_are_those_of_the_generator(options, narrow):
         drawn = [law.sample((500,), generator=generator.manual_seed(7)).clone() for _ in range(4)]
         assert all(torch.equal(one, drawn[0]) for one in drawn)
         assert not torch.equal(law.sample((500,), generator=generator), drawn[0])
-        assert fr.is_permutation(law.sample((500,))).all() and fr.is_permutation(law.sample((500,))).all()
+        for _ in range(2):
+            assert fr.is_permutation(law.sample((500,))).all()
         with torch.no_grad():
             model.network.head.bias.zero_()[:, 0] = 100
         assert (law.sample((500,), generator=generator) == torch.arange(5, device="cuda")).all()
