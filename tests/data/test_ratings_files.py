@@ -183,6 +183,39 @@ def test_the_publishers_jester_table(tmp_path, separator, counted):
         load_ratings(file)
 
 
+def sheet(file, rows):
+    """The least that is a workbook: one sheet of numbers."""
+    space = "http://schemas.openxmlformats.org"
+    cells = "".join("<row>" + "".join(f"<c><v>{cell:g}</v></c>" for cell in row) + "</row>" for row in rows)
+    relation = f"{space}/officeDocument/2006/relationships"
+    return zipped(
+        file,
+        {
+            "[Content_Types].xml": f'<Types xmlns="{space}/package/2006/content-types"/>',
+            "_rels/.rels": f'<Relationships xmlns="{space}/package/2006/relationships"><Relationship Id="a"'
+            f' Type="{relation}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{space}/package/2006/relationships">'
+            f'<Relationship Id="b" Type="{relation}/worksheet" Target="worksheets/sheet1.xml"/>'
+            "</Relationships>",
+            "xl/workbook.xml": f'<workbook xmlns="{space}/spreadsheetml/2006/main" xmlns:r="{relation}">'
+            '<sheets><sheet name="one" sheetId="1" r:id="b"/></sheets></workbook>',
+            "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{space}/spreadsheetml/2006/main"><sheetData>'
+            f"{cells}</sheetData></worksheet>",
+        },
+    )
+
+
+def test_the_publishers_jester_table_in_excels_format(tmp_path, monkeypatch):
+    rows = [[2, 7.5, 99, -10], [2, 99, 10, 0.25]]
+    file = sheet(tmp_path / "jester-data-1.xlsx", rows)
+    assert as_rows(load_ratings(file)) == JOKES
+    packed = zipped(tmp_path / "jester_dataset.zip", {"jester-data-1.xlsx": file.read_bytes()})
+    assert as_rows(load_ratings(packed)) == JOKES
+    monkeypatch.setitem(sys.modules, "fastexcel", None)
+    with pytest.raises(RatingsError, match="save the sheet as CSV"):
+        load_ratings(file)
+
+
 def test_half_a_download_is_refused(tmp_path):
     file = zipped(tmp_path / "ml-1m.zip", {"ml-1m/ratings.dat": DOUBLE_COLONS * 50})
     data = file.read_bytes()
@@ -267,7 +300,7 @@ def test_what_is_there_is_named_where_no_ratings_are(tmp_path):
     with pytest.raises(RatingsError, match=r"this holds a.txt, b.csv"):
         load_ratings(zipped(tmp_path / "x.zip", {"a.txt": "", "b.csv": ""}))
     (tmp_path / "jester-data-1.xls").write_bytes(b"\xd0\xcf\x11\xe0")
-    with pytest.raises(RatingsError, match="save the sheet as CSV"):
+    with pytest.raises(RatingsError, match="damaged, or no sheet of numbers"):
         load_ratings(tmp_path / "jester-data-1.xls")
 
 

@@ -14,7 +14,7 @@ from factorank.errors import RatingsError
 
 NAMES = ("ratings.dat", "ratings.csv", "ratings.parquet", "u.data")
 """Files of ratings, by the names that publishers give them."""
-ENDINGS = (".csv", ".parquet", ".tsv", ".npz", ".npy", ".dat", ".txt", ".data")
+ENDINGS = (".csv", ".parquet", ".tsv", ".npz", ".npy", ".dat", ".txt", ".data", ".xls", ".xlsx")
 
 
 @dataclass(frozen=True)

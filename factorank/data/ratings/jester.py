@@ -12,6 +12,7 @@ import numpy as np
 from factorank.data.ratings.build import from_columns
 from factorank.data.ratings.core import Ratings
 from factorank.data.ratings.files import Source
+from factorank.data.ratings.tables import polars_for
 from factorank.errors import RatingsError
 
 UNRATED = 99.0
@@ -20,9 +21,11 @@ SHIFT, SCALE = 10.0, 0.25
 
 
 def read_jester(source: Source) -> Ratings:
-    """Ratings from an npz, npy or text matrix."""
-    matrix = _array(source) if source.name.endswith((".npz", ".npy")) else _text(source)
-    return from_matrix(matrix, str(source))
+    """Ratings from an npz or npy matrix, or the publisher's table as text or in Excel's format."""
+    if source.name.endswith((".npz", ".npy")):
+        return from_matrix(_array(source), str(source))
+    table = _sheet(source) if source.name.endswith((".xls", ".xlsx")) else _text(source)
+    return from_matrix(_without_counts(table, str(source)), str(source))
 
 
 def from_matrix(matrix: np.ndarray, where: str) -> Ratings:
@@ -65,17 +68,38 @@ def _text(source: Source) -> np.ndarray:
     first = text.lstrip().split("\n", 1)[0]
     separator = next((each for each in (",", ";", "\t") if each in first), None)
     try:
-        matrix = np.loadtxt(io.StringIO(text), delimiter=separator, ndmin=2, dtype=np.float32)
+        return np.loadtxt(io.StringIO(text), delimiter=separator, ndmin=2, dtype=np.float32)
     except ValueError as error:
         raise RatingsError(f"{source}: not a matrix of numbers: {error}") from None
+
+
+def _sheet(source: Source) -> np.ndarray:
+    polars = polars_for(source)
+    with source.on_disk() as path:
+        try:
+            frame = polars.read_excel(path, engine="calamine", has_header=False)
+            return frame.cast(polars.Float32).to_numpy()
+        except ImportError:
+            raise RatingsError(
+                f"{source}: Excel's format is read with fastexcel: pip install 'factorank[data]'; or save the"
+                " sheet as CSV"
+            ) from None
+        except Exception as error:  # fastexcel's and polars' own
+            raise RatingsError(
+                f"{source}: damaged, or no sheet of numbers: {[*str(error).splitlines(), ''][0]}"
+            ) from None
+
+
+def _without_counts(matrix: np.ndarray, where: str) -> np.ndarray:
+    """The matrix without its first column, if that is the number of jokes rated; it must then be right."""
     counts, rest = matrix[:, 0], matrix[:, 1:]
     if ((counts == counts.round()) & (counts >= 0) & (counts <= rest.shape[1])).all():
         rated = (rest != UNRATED).sum(1)
         if (rated != counts).any():
             row = int((rated != counts).argmax())
             raise RatingsError(
-                f"{source}: row {row + 1} says {counts[row]:g} jokes were rated, but has {rated[row]}"
+                f"{where}: row {row + 1} says {counts[row]:g} jokes were rated, but has {rated[row]}"
                 " ratings; the file is damaged"
             )
-        matrix = rest
+        return rest
     return matrix

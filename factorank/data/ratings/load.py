@@ -34,7 +34,7 @@ def load_ratings(
 
     * MovieLens 1M and 10M (``ratings.dat``, lines of ``user::item::rating::time``) and 20M, 25M, 32M
       (``ratings.csv``), with titles, genres and years from ``movies.dat`` or ``movies.csv`` beside it;
-    * Jester as an npz or npy matrix or as the publisher's table;
+    * Jester as an npz or npy matrix or as the publisher's table, in Excel's format or as text;
     * any CSV or parquet with a row for each rating. Columns are recognised by name (``userId``, ``item``,
       ``stars``, …), or given as ``user``, ``item`` and ``rating``. Ids of digits only are read as numbers;
     * what :meth:`Ratings.save` wrote.
@@ -76,9 +76,7 @@ def load_ratings(
 
 
 def _load(source: Source, asked: dict[str, str | None], about: Source | None, missing: str) -> Ratings:
-    if source.name.endswith((".xls", ".xlsx")):
-        raise RatingsError(f"{source}: Excel files are not read; save the sheet as CSV")
-    if source.name.endswith((".npz", ".npy")):
+    if source.name.endswith((".npz", ".npy", ".xls", ".xlsx")):
         ratings = read_jester(source)
     elif source.name.endswith(".parquet"):
         ratings = read_table(source, asked, missing)
