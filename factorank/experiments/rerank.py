@@ -185,6 +185,7 @@ def trained_facts(setting: Setting, ranker: Ranker, seconds: float) -> dict[str,
     """What belongs in each row of how the ranker was trained."""
     kept = (
         "label",
+        "known",
         "masks",
         "width",
         "depth",

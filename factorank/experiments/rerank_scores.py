@@ -126,13 +126,19 @@ def ranked(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> tuple[Tens
     table = gain_table(ranker.gains).to(device)
     orders, places = [], []
     probabilities = place_probabilities(
-        model, given, nfe=nfe, references=asked.references, samples=asked.samples, generator=generator
+        model,
+        given,
+        nfe=nfe,
+        references=asked.references,
+        samples=asked.samples,
+        known=ranker.known,
+        generator=generator,
     )
     for rows, part in probabilities:
         these = given.part(rows)
         present = these.items >= 0
         if asked.by in ("mode", "sample"):
-            order = one_order(model, these, how=asked.by, nfe=nfe, generator=generator)
+            order = one_order(model, these, how=asked.by, nfe=nfe, known=ranker.known, generator=generator)
         else:
             score = expected_gain(part, present.sum(-1), table) if asked.by == "gain" else -mean_place(part)
             order = sorted_by(score, these.observed, present)
@@ -158,7 +164,7 @@ def bits(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> float:
     for start in range(0, len(lists.items), 2048):
         part = given.part(slice(start, start + 2048))
         part = Lists(part.items.to(device), part.observed.to(device))
-        reference = reference_of(part, keys.to(device))
+        reference = reference_of(part, keys.to(device), known=ranker.known)
         law = law_given(model, part, reference, nfe)
         place_of = reference.argsort(-1)
         these = order[start : start + 2048]
@@ -246,7 +252,7 @@ def reference_change(
         part = Lists(part.items.to(device), part.observed.to(device))
         tops = []
         for keys in (first, mixed, other):
-            reference = reference_of(part, keys.to(device))
+            reference = reference_of(part, keys.to(device), known=ranker.known)
             law = law_given(model, part, reference, None if model.causal else 1)
             places = law_places(law, samples=1024)
             back = reference.argsort(-1)[..., None].expand_as(places)

@@ -2,9 +2,10 @@
 
 The code is relative to a reference, an order of the list that training draws at random: here, too, the
 reference is random, except that the observed items come first, because the first r values of an insertion
-code are then their order and say nothing else. The model is not exactly the same for every reference, and at
-few evaluations it takes positions as independent that are not; the mean over several references is better
-than any of them.
+code are then their order and say nothing else; they are at random among themselves or sorted, as the model
+has learnt it (see :mod:`factorank.rerank.objective`). The model is not exactly the same for every reference,
+and at few evaluations it takes positions as independent that are not; the mean over several references is
+better than any of them.
 """
 
 from collections.abc import Iterator
@@ -50,14 +51,24 @@ class Lists:
         return seen.scatter_(-1, torch.where(self.observed < 0, n, self.observed), True)[:, :n]
 
 
-def reference_of(lists: Lists, keys: Tensor) -> Tensor:
+def reference_of(lists: Lists, keys: Tensor, *, known: str = "random") -> Tensor:
     """References ``(rows, n)``: the observed places, the others, what is past the end, each by ``keys (n,)``.
 
-    One observed item says nothing and is treated as none: r = 1 is the same law as r = 0.
+    With ``known="sorted"`` the observed ones stand in their own order, best first. One observed item says
+    nothing and is treated as none: r = 1 is the same law as r = 0.
     """
-    seen = lists.seen & ((lists.observed >= 0).sum(-1, keepdim=True) > 1)
-    group = torch.where(lists.items < 0, 2, torch.where(seen, 0, 1))
-    return (group + keys).argsort(-1)
+    several = (lists.observed >= 0).sum(-1, keepdim=True) > 1
+    group = torch.where(lists.items < 0, 2, torch.where(lists.seen & several, 0, 1))
+    sort_keys = group + keys
+    if known == "sorted" and lists.observed.shape[-1] > 1:
+        n, r = lists.items.shape[-1], lists.observed.shape[-1]
+        rank = torch.arange(r, device=keys.device, dtype=keys.dtype) / r
+        wide = torch.nn.functional.pad(sort_keys, (0, 1))
+        wide = wide.scatter(
+            -1, torch.where(lists.observed < 0, n, lists.observed), rank.expand(len(lists), r)
+        )
+        sort_keys = torch.where(several, wide[:, :n], sort_keys)
+    return sort_keys.argsort(-1)
 
 
 def law_given(
@@ -139,6 +150,7 @@ def place_probabilities(
     nfe: int | None = 1,
     references: int = 1,
     samples: int = 64,
+    known: str = "random",
     generator: torch.Generator,
 ) -> Iterator[tuple[slice, Tensor]]:
     """Probabilities ``(rows, n, n)`` that the item at each place of the list ends up at each place.
@@ -157,7 +169,7 @@ def place_probabilities(
         part = lists.part(rows)
         total = torch.zeros((), device=lists.items.device)
         for key in keys:
-            reference = reference_of(part, key)
+            reference = reference_of(part, key, known=known)
             law = law_given(model, part, reference, nfe)
             places = law_places(law, samples=each, generator=generator)
             back = inverse(reference, check=False)[..., None].expand_as(places)
@@ -167,11 +179,17 @@ def place_probabilities(
 
 @torch.no_grad()
 def one_order(
-    model: PermutationModel, lists: Lists, *, how: str, nfe: int | None, generator: torch.Generator
+    model: PermutationModel,
+    lists: Lists,
+    *,
+    how: str,
+    nfe: int | None,
+    known: str = "random",
+    generator: torch.Generator,
 ) -> Tensor:
     """The mode of the law of each list, or one sample: orders ``(rows, n)`` of places, -1 after the end."""
     keys = torch.rand(model.n, generator=generator, device=generator.device).to(lists.items.device)
-    reference = reference_of(lists, keys)
+    reference = reference_of(lists, keys, known=known)
     generator = on_device(generator, lists.items.device)
     law = law_given(model, lists, reference, nfe)
     order = law.mode if how == "mode" else law.sample(generator=generator)

@@ -19,6 +19,7 @@ from factorank.rerank import asked, choose
 from factorank.rerank.batches import RatingLists, held_out_lists, mean_gains
 from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.features import item_features
+from factorank.rerank.objective import SortedPrefix
 from factorank.rerank.places import Lists, one_order, place_probabilities
 from factorank.rerank.result import Reranking
 from factorank.rerank.settings import Setting
@@ -53,6 +54,11 @@ class Ranker:
         self.model, self.catalogue, self.setting, self.result = model, catalogue, setting, result
         self.gains = gains.cpu()
         """The mean gain of each place of a training list of n, ``(n,)``."""
+
+    @property
+    def known(self) -> str:
+        """How observed items stand in the reference: "sorted" or "random"; see the setting."""
+        return "random" if self.setting is None else self.setting.known
 
     @property
     def lengths(self) -> range:
@@ -100,10 +106,11 @@ class Ranker:
             raise FactorankError(
                 f"no validation user has {setting.n} ratings, the longest list; lower n or hold out more"
             )
+        sorts = setting.known == "sorted" and setting.code == "insertion"
         was_padded, model.padded = model.padded, model.padded and shortest < setting.n
         chosen = {"patience": setting.patience if kept is not None else None} | options
         result = train(
-            model,
+            SortedPrefix(model) if sorts else model,
             lists,
             held_out=kept,
             out=None if out is None else Path(out),
@@ -214,14 +221,25 @@ class Ranker:
         )
         table = choose.gain_table(self.gains).to(device)
         parts: list[tuple[Tensor, ...]] = []
+        if self.known == "sorted" and not self.model.causal and nfe != 1:
+            raise ModelError(
+                f"this ranker has learnt one evaluation, given the observed items; {nfe=} needs a setting"
+                " with known='random'"
+            )
         probabilities = place_probabilities(
-            self.model, lists, nfe=nfe, references=references, samples=samples, generator=generator
+            self.model,
+            lists,
+            nfe=nfe,
+            references=references,
+            samples=samples,
+            known=self.known,
+            generator=generator,
         )
         for rows, places in probabilities:
             part = lists.part(rows)
             present = part.items >= 0
             if by in ("mode", "sample"):
-                order = one_order(self.model, part, how=by, nfe=nfe, generator=generator)
+                order = one_order(self.model, part, how=by, nfe=nfe, known=self.known, generator=generator)
             else:
                 score = (
                     choose.expected_gain(places, present.sum(-1), table)

@@ -21,6 +21,8 @@ class Setting:
     """"aligned": one token for an item and its code value; "prefix": 2n tokens, as in the paper."""
     masks: Masks = "suffix"
     """Which positions a masked model learns to predict; see :class:`factorank.PermutationModel`."""
+    known: str = "sorted"
+    """How the observed items stand in the reference: "sorted", best first, or "random", as in the paper."""
     width: int = 128
     depth: int = 4
     heads: int = 4
@@ -63,6 +65,7 @@ PRESETS = {
     "paper": Setting(
         layout="prefix",
         masks="any",
+        known="random",
         shortest=None,
         width=256,
         depth=10,

@@ -119,7 +119,10 @@ def test_calibration_of_a_law_that_is_true(masked, data):
 
 
 def test_how_far_the_law_depends_on_the_reference(masked, data):
-    change = reference_change(masked, make_lists(data, 6, lists=60), r=3, k=2)
+    lists = make_lists(data, 6, lists=60)
+    change = reference_change(masked, lists, r=3, k=2)
+    assert 0 == change["observed"] < change["all"] < 1
+    change = reference_change(ranker(known="random"), lists, r=3, k=2)
     assert 0 < change["observed"] < change["all"] < 1
 
 

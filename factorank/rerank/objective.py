@@ -1,0 +1,90 @@
+"""Training for what a ranker is asked: the order of the first r items is known, that of the rest is not.
+
+The reference of an insertion code is any order of the list. Where the known items stand in it at random, as
+in the paper, a network must first work out their order from values that are each relative to those before.
+Here the known items come first *in their known order*, best first: the place of a token is then its rank
+among them, and its value says only that it is known. The law given some items cannot depend on how they were
+listed, because there is one reference for them. The rest stays in random order.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from factorank.models import PermutationModel, autoregressive, orders
+from factorank.models.context import encode_context
+
+
+class SortedPrefix(nn.Module):
+    """A model with the loss of its order given the sorted first r items, r uniform on 1..n-1; for ``train``.
+
+    The same as ``model.loss`` of a masked model with masks of a suffix, and as that of an autoregressive one
+    over the last n - r positions, times n / (n - r), in the reference that :func:`sorted_first` makes.
+    """
+
+    def __init__(self, model: PermutationModel) -> None:
+        super().__init__()
+        self.model, self.n = model, model.n
+
+    def noise(
+        self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, ...]:
+        """The random numbers of :meth:`loss`, as :meth:`PermutationModel.noise`."""
+        drawn = self.model.noise(batch, device=device, generator=generator)
+        if drawn is not None:
+            return drawn
+        options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
+        grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
+        return ((grid + torch.rand((), **options)).frac(),)
+
+    def loss(
+        self,
+        order: Tensor,
+        context: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        noise: tuple[Tensor, ...] | None = None,
+    ) -> Tensor:
+        """The loss in nats of each order ``(batch, n)`` of items ``(batch, n)``: ``(batch,)``."""
+        model = self.model
+        if noise is None:
+            noise = self.noise(order.shape[:-1], device=order.device, generator=generator)
+        length = (order >= 0).sum(-1)
+        # The first value is always 0, known or not: r = 0 is taken as r = 1.
+        free = (noise[0] * (length - 1)).long().clamp(max=length - 2).clamp(min=0) + 1
+        order, items = sorted_first(order, context, length - free)
+        if not model.causal:
+            strata = (free - 0.5) / length.clamp(min=1)
+            return model.loss(order, items, noise=(strata, noise[1]))
+        code, present, fault = orders.encoded(model, order)
+        known = encode_context(model.context, items, model.n, model.width)
+        fault = orders.disagreeing(known, present, fault)
+        chosen = autoregressive.log_probs(model, code, model.network.memory(known, present))
+        place = torch.arange(model.n, device=order.device)
+        counted = (place >= (length - free)[..., None]) & (place < length[..., None])
+        losses = -torch.where(counted, chosen, 0).sum(-1) * length / free
+        return torch.where(fault, torch.nan, losses)
+
+    def config(self) -> dict[str, Any]:
+        return self.model.config() | {"objective_of_training": "sorted-prefix"}
+
+    def save_pretrained(self, folder: Any) -> None:
+        self.model.save_pretrained(folder)
+
+
+def sorted_first(order: Tensor, items: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """The same lists in another reference: their first r items, ``(batch,)``, best first, then the rest.
+
+    Orders and items are ``(batch, n)``, -1 past the end of a list.
+
+    >>> order = torch.tensor([[3, 1, 0, 2]])  # of the items at these places of the list
+    >>> sorted_first(order, torch.tensor([[10, 11, 12, 13]]), torch.tensor([3]))
+    (tensor([[3, 0, 1, 2]]), tensor([[11, 10, 12, 13]]))
+    """
+    n = order.shape[-1]
+    place = torch.arange(n, device=order.device)
+    rank = torch.where(order < 0, place, order).argsort(-1)
+    reference = torch.where(place < r[..., None], rank, n + place).argsort(-1)
+    renamed = rank.gather(-1, reference).argsort(-1)
+    return torch.where(order < 0, -1, renamed), items.gather(-1, reference)
