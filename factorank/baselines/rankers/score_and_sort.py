@@ -129,10 +129,9 @@ class ScoreAndSort(Ranker):
     def learn(self, train: Ratings, dropout: float = 0.1) -> None:
         from factorank.training import train as optimise
 
-        torch_state = torch.random.get_rng_state()
-        torch.manual_seed(self._seed)
-        self.network = ScoreNetwork(train.item_count, self._n, dropout=dropout, **self.sizes)
-        torch.random.set_rng_state(torch_state)
+        with torch.random.fork_rng(devices=[]):
+            torch.random.default_generator.manual_seed(self._seed)
+            self.network = ScoreNetwork(train.item_count, self._n, dropout=dropout, **self.sizes)
         with torch.no_grad():  # without the head, which starts at zero, the network is the mean rating
             means = mean_relevance(train, prior=10.0).cpu()
             self.network.bias.weight.copy_((means - means.mean())[:, None])

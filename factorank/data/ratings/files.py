@@ -1,9 +1,9 @@
 """Where ratings are: a file, a file in a folder, or a file in a zip as the publishers offer them."""
 
-import io
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -124,11 +124,12 @@ def _choose(names: list[str], where: str, kind: str) -> str:
 @contextmanager
 def _unzipped(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
-        with zipfile.ZipFile(io.BytesIO() if path.stat().st_size == 0 else path) as archive:
+        with zipfile.ZipFile(path) as archive:
             yield archive
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise RatingsError(f"{path}: damaged or downloaded only in part, fetch it again: {error}") from None
-    except Exception as error:
-        if type(error).__module__ == "zlib":
-            raise RatingsError(f"{path}: damaged, fetch it again: {error}") from None
-        raise
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says first: polars and numpy go on with advice on their own options."""
+    return [*str(error).splitlines(), ""][0]

@@ -11,7 +11,7 @@ import numpy as np
 
 from factorank.data.ratings.build import from_columns
 from factorank.data.ratings.core import Ratings
-from factorank.data.ratings.files import Source
+from factorank.data.ratings.files import Source, first_line
 from factorank.data.ratings.tables import polars_for
 from factorank.errors import RatingsError
 
@@ -85,9 +85,7 @@ def _sheet(source: Source) -> np.ndarray:
                 " sheet as CSV"
             ) from None
         except Exception as error:  # fastexcel's and polars' own
-            raise RatingsError(
-                f"{source}: damaged, or no sheet of numbers: {[*str(error).splitlines(), ''][0]}"
-            ) from None
+            raise RatingsError(f"{source}: damaged, or no sheet of numbers: {first_line(error)}") from None
 
 
 def _without_counts(matrix: np.ndarray, where: str) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from factorank.data.ratings.build import from_columns
 from factorank.data.ratings.core import Ratings
-from factorank.data.ratings.files import Source
+from factorank.data.ratings.files import Source, first_line
 from factorank.data.ratings.items import ItemTable
 from factorank.errors import RatingsError
 
@@ -100,7 +100,3 @@ def _columns_by_numpy(data: bytes, where: str) -> tuple[Any, Any, Any]:
     except ValueError as error:
         raise RatingsError(f"{where}: not lines of user::item::rating::time: {first_line(error)}") from None
     return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
-
-
-def first_line(error: BaseException) -> str:
-    return [*str(error).splitlines(), ""][0]

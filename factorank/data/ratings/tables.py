@@ -8,7 +8,7 @@ import numpy as np
 
 from factorank.data.ratings.build import Coded, from_columns
 from factorank.data.ratings.core import Ratings
-from factorank.data.ratings.files import Source
+from factorank.data.ratings.files import Source, first_line
 from factorank.data.ratings.items import ItemTable
 from factorank.errors import RatingsError
 
@@ -165,7 +165,7 @@ def _scan(path: Path, source: Source) -> tuple[Any, bool]:
         except BaseException as error:  # damaged files make polars panic, which is no Exception
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            raise RatingsError(f"{source}: damaged, or no parquet file: {_first_line(error)}") from None
+            raise RatingsError(f"{source}: damaged, or no parquet file: {first_line(error)}") from None
         return frame, True
     with path.open("rb") as file:
         first = file.readline(1 << 16)
@@ -193,7 +193,7 @@ def _collect(frame: Any, columns: dict[str, str], source: Source) -> Any:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        raise RatingsError(f"{source}: {_first_line(error)}") from None
+        raise RatingsError(f"{source}: {first_line(error)}") from None
 
 
 def _ids(column: Any, source: Source, role: str, header: bool) -> Any:
@@ -210,7 +210,3 @@ def _ids(column: Any, source: Source, role: str, header: bool) -> Any:
     text = column.cast(polars.String)
     names = text.unique().sort()
     return Coded(names.to_list(), text.cast(polars.Enum(names)).to_physical().to_numpy())
-
-
-def _first_line(error: BaseException) -> str:
-    return [*str(error).splitlines(), ""][0]
