@@ -73,7 +73,8 @@ def watcher(setting: Setting, train: Ratings, validation: Ratings) -> Callable[[
     asked = Asked(references=2, samples=32)
     k = 10 if setting.n > 10 else 5
 
-    def watch(model: Any) -> dict[str, float]:
+    def watch(trained: Any) -> dict[str, float]:
+        model = getattr(trained, "model", trained)  # a ranker's model may train inside of its objective
         ranker = Ranker(model, Catalogue(train.ids), gains, setting)
         seen = {}
         for r in rs:
