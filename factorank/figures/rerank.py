@@ -69,6 +69,7 @@ def rerank_figure(
                     )
             what = "unobserved items" if key == "ndcg_unobserved" else "whole list"
             axis.set(title=f"{data}, n = {n}", xlabel="observed items r", ylabel=f"NDCG@{k}, {what}")
+            axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(alpha=0.3)
     figure.legend(
         labelled.values(), labelled.keys(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
@@ -86,12 +87,16 @@ def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[
     if not rows:
         raise FactorankError(f"{results} holds nothing to draw")
     panels = list(dict.fromkeys((row["data"], row["n"]) for row in rows))
+    across = len({n for _, n in panels})
+    down = -(-len(panels) // across)
     figure, axes = pyplot.subplots(
-        1, len(panels), figsize=(3.9 * len(panels), 4.4), squeeze=False, layout="constrained"
+        down, across, figsize=(3.9 * across, 3.9 * down + 0.7), squeeze=False, layout="constrained"
     )
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
     marks = {1: "o", 3: "^", 5: "s", 10: "D"}
     labelled: dict[str, Any] = {}
-    for axis, (data, n) in zip(axes[0], panels, strict=True):
+    for axis, (data, n) in zip(axes.flat, panels, strict=False):
         axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
         for objective, colour in (("masked", "black"), ("autoregressive", "white")):
             for k, mark in marks.items():
