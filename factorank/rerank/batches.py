@@ -39,8 +39,19 @@ def preferred(items: Tensor, relevance: Tensor, generator: torch.Generator | Non
 def held_out_lists(
     ratings: Ratings, n: int, shortest: int | None, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """``count`` lists of users that are not trained on, as :class:`RatingLists` makes them."""
-    return RatingLists(ratings, n, shortest)(count, generator)
+    """``count`` lists of users that are not trained on, as :class:`RatingLists` makes them.
+
+    Where nobody has n ratings, and shorter lists are trained on, the longest are as long as there are.
+    """
+    longest = min(n, int(ratings.lengths.max()))
+    least = n if shortest is None else shortest
+    if longest < least:
+        raise FactorankError(
+            f"validation users have up to {longest} ratings, but a list takes {least}; lower shortest or n,"
+            " or hold out more users"
+        )
+    order, items = RatingLists(ratings, longest, shortest)(count, generator)
+    return tuple(torch.nn.functional.pad(part, (0, n - longest), value=-1) for part in (order, items))  # type: ignore[return-value]
 
 
 def mean_gains(ratings: Ratings, n: int, generator: torch.Generator, lists: int = 20_000) -> Tensor:

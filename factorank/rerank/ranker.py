@@ -100,12 +100,8 @@ class Ranker:
         lists = RatingLists(ratings, setting.n, setting.shortest)
         shortest = setting.n if setting.shortest is None else setting.shortest
         kept = None
-        if len(held) and len(held.users_with(setting.n)):
+        if len(held):
             kept = held_out_lists(held, setting.n, setting.shortest, setting.held_out, generator)
-        elif len(held):
-            raise FactorankError(
-                f"no validation user has {setting.n} ratings, the longest list; lower n or hold out more"
-            )
         sorts = setting.known == "sorted" and setting.code == "insertion"
         was_padded, model.padded = model.padded, model.padded and shortest < setting.n
         chosen = {"patience": setting.patience if kept is not None else None} | options

@@ -227,6 +227,10 @@ def test_a_user_with_fewer_ratings_than_n_is_a_shorter_list():
     setting = fr.rerank.preset("small", **SMALL | {"n": 12, "shortest": 5})
     asked = fr.Ranker.fit(data, 0.2, setting=setting, device="cpu")
     assert asked.model.n == 12
+    few = data.of_users((data.lengths < 9).nonzero()[:, 0])  # nobody to validate on has n ratings
+    assert fr.Ranker.fit(data, few, setting=setting, device="cpu").result.held_out > 0
+    with pytest.raises(fr.FactorankError, match="up to 8 ratings, but a list takes 12"):
+        fr.Ranker.fit(data, few, setting=fr.rerank.preset("small", **SMALL | {"n": 12, "shortest": 12}))
     with pytest.raises(fr.FactorankError, match="no user has rated two items"):
         fr.Ranker.fit(fr.Ratings.from_rows(["a", "b"], [1, 1], [1.0, 2.0]), 0.0, device="cpu")
 
