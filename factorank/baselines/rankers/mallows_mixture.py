@@ -83,7 +83,8 @@ class MallowsMixture(Ranker):
 
     def believed(self, listed: Tensor) -> Tensor:
         """P(component | observed items ``(batch, r)``, best first), float64 ``(batch, components)``."""
-        return (log_probs(listed, self.consensus, self.share) + self.weights.double().log()).softmax(1)
+        apart = disagreements(listed, self.consensus)
+        return (log_probs(apart, self.share, listed.shape[1]) + self.weights.double().log()).softmax(1)
 
 
 def mixture(listed: Tensor, item_count: int, components: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,17 +100,16 @@ def mixture(listed: Tensor, item_count: int, components: int, seed: int) -> tupl
         weights, consensus = shares.mean(0), consensus_scores(listed, each, item_count)
         apart = disagreements(listed, consensus)
         share = (each * apart).sum(0) / (each.sum(0) * max(n * (n - 1) / 2, 1))
-        fit = log_probs(listed, consensus, share).view(-1, LISTS, components).sum(1)
+        fit = log_probs(apart, share, n).view(-1, LISTS, components).sum(1)
         shares = (fit + weights.double().log()).softmax(1).float()
     return weights, consensus, share
 
 
-def log_probs(listed: Tensor, consensus: Tensor, share: Tensor) -> Tensor:
-    """The log-probability of lists ``(lists, m)``, best first, under each component: ``(lists, k)``."""
-    m = listed.shape[1]
+def log_probs(apart: Tensor, share: Tensor, m: int) -> Tensor:
+    """The log-probability, under each component, of lists of m items by their distances: ``(lists, k)``."""
     log_phi = np.log(np.maximum(dispersions(share, m), 1e-6))
     log_z = log_normaliser(-log_phi[:, None], np.arange(1, m + 1)[None]).sum(1)
-    return disagreements(listed, consensus) * torch.from_numpy(log_phi) - torch.from_numpy(log_z)
+    return apart * torch.from_numpy(log_phi) - torch.from_numpy(log_z)
 
 
 def dispersions(share: Tensor, m: int) -> np.ndarray:
@@ -135,9 +135,8 @@ def consensus_scores(listed: Tensor, shares: Tensor, item_count: int) -> Tensor:
 def disagreements(listed: Tensor, consensus: Tensor) -> Tensor:
     """How many pairs of each list ``(lists, m)``, best first, each consensus ``(k, items)`` of scores puts
     the other way round: ``(lists, k)``."""
-    total = torch.zeros((len(listed), len(consensus)))
-    for c, scores in enumerate(consensus):
-        found = scores[listed]
-        for i in range(listed.shape[1] - 1):
-            total[:, c] += (found[:, i + 1 :] > found[:, i : i + 1]).sum(1)
-    return total
+    from factorank.baselines.rankers.kernels import count_disagreements
+
+    total = np.empty((len(listed), len(consensus)), dtype=np.int64)
+    count_disagreements(listed.numpy(), consensus.numpy(), total)
+    return torch.from_numpy(total)
