@@ -12,8 +12,8 @@ from factorank.data.ratings import Ratings, order_of
 from factorank.errors import FactorankError
 from factorank.metrics import ndcg
 from factorank.rerank import Ranker
-from factorank.rerank.choose import expected_gain, gain_table, mean_place, respecting, sorted_by
-from factorank.rerank.places import Lists, law_given, one_order, place_probabilities, reference_of
+from factorank.rerank.choose import respecting
+from factorank.rerank.places import Lists, law_given, reference_of
 from factorank.training.data import stream_seed
 
 if TYPE_CHECKING:
@@ -117,34 +117,17 @@ class Asked:
 
 def ranked(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> tuple[Tensor, Tensor]:
     """Orders ``(lists, n)`` of the ranker and the place probabilities ``(lists, n, n)``, on the CPU."""
-    model = ranker.model
-    device = model.network.places.device
-    given = lists.given(r, model.n)
-    given = Lists(given.items.to(device), given.observed.to(device))
-    nfe = (None if model.causal else 1) if asked.nfe is None else asked.nfe
-    generator = torch.Generator().manual_seed(stream_seed(asked.seed, "references"))
-    table = gain_table(ranker.gains).to(device)
-    orders, places = [], []
-    probabilities = place_probabilities(
-        model,
-        given,
-        nfe=nfe,
+    answers = ranker.answers(
+        lists.given(r, ranker.model.n).to(ranker.device),
+        by=asked.by,
+        nfe=asked.nfe,
         references=asked.references,
         samples=asked.samples,
-        known=ranker.known,
-        generator=generator,
+        generator=torch.Generator().manual_seed(stream_seed(asked.seed, "references")),
     )
-    for rows, part in probabilities:
-        these = given.part(rows)
-        present = these.items >= 0
-        if asked.by in ("mode", "sample"):
-            order = one_order(model, these, how=asked.by, nfe=nfe, known=ranker.known, generator=generator)
-        else:
-            score = expected_gain(part, present.sum(-1), table) if asked.by == "gain" else -mean_place(part)
-            order = sorted_by(score, these.observed, present)
-        orders.append(order[:, : lists.n].cpu())
-        places.append(part[:, : lists.n, : lists.n].cpu())
-    return torch.cat(orders), torch.cat(places)
+    n = lists.n
+    parts = [(order[:, :n].cpu(), places[:, :n, :n].cpu()) for _, order, places in answers]
+    return torch.cat([order for order, _ in parts]), torch.cat([places for _, places in parts])
 
 
 @torch.no_grad()
@@ -162,8 +145,7 @@ def bits(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> float:
     order = torch.nn.functional.pad(lists.order, (0, model.n - lists.n), value=-1).to(device)
     total = 0.0
     for start in range(0, len(lists.items), 2048):
-        part = given.part(slice(start, start + 2048))
-        part = Lists(part.items.to(device), part.observed.to(device))
+        part = given.part(slice(start, start + 2048)).to(device)
         reference = reference_of(part, keys.to(device), known=ranker.known)
         law = law_given(model, part, reference, nfe)
         place_of = reference.argsort(-1)
@@ -248,8 +230,7 @@ def reference_change(
     given = lists.given(r, model.n)
     changes = dict.fromkeys(("observed", "all"), 0.0)
     for start in range(0, len(given), 256):
-        part = given.part(slice(start, start + 256))
-        part = Lists(part.items.to(device), part.observed.to(device))
+        part = given.part(slice(start, start + 256)).to(device)
         tops = []
         for keys in (first, mixed, other):
             reference = reference_of(part, keys.to(device), known=ranker.known)

@@ -43,6 +43,11 @@ class Lists:
             self.items[rows], self.observed[rows], None if self.features is None else self.features[rows]
         )
 
+    def to(self, device: torch.device) -> "Lists":
+        """The same on a device."""
+        features = None if self.features is None else self.features.to(device)
+        return Lists(self.items.to(device), self.observed.to(device), features)
+
     @property
     def seen(self) -> Tensor:
         """Which places of the list are observed, bool ``(rows, n)``."""

@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError, ModelError
 from factorank.files import write_json
 from factorank.models import PermutationModel
-from factorank.models.item_features import FeatureContext
 from factorank.rerank import asked, choose
 from factorank.rerank.batches import RatingLists, held_out_lists, mean_gains
+from factorank.rerank.build import build, fitted, takes_shorter, training_options
 from factorank.rerank.catalogue import Catalogue
-from factorank.rerank.features import item_features
 from factorank.rerank.objective import SortedPrefix
 from factorank.rerank.places import Lists, one_order, place_probabilities
 from factorank.rerank.result import Reranking
@@ -59,6 +58,10 @@ class Ranker:
     def known(self) -> str:
         """How observed items stand in the reference: "sorted" or "random"; see the setting."""
         return "random" if self.setting is None else self.setting.known
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.network.places.device
 
     @property
     def lengths(self) -> range:
@@ -110,7 +113,7 @@ class Ranker:
             lists,
             held_out=kept,
             out=None if out is None else Path(out),
-            **_training(setting) | chosen,
+            **training_options(setting) | chosen,
         )
         model.padded = was_padded
         ranker = cls(model, Catalogue(ratings.ids, ratings.titles, names), gains, setting, result)
@@ -202,51 +205,18 @@ class Ranker:
         generator: torch.Generator,
     ) -> Reranking:
         """:meth:`rerank` for lists that are tensors already; nothing is checked."""
-        nfe = (None if self.model.causal else 1) if nfe is None else nfe
-        if bool((lists.items < 0).any()) and not _takes_shorter(self.model):
-            raise ModelError(
-                f"this ranker takes lists of exactly {self.model.n} items: shorter ones need an aligned"
-                " layout and an insertion code"
-            )
-        device = self.model.network.places.device
+        lists = lists.to(self.device)
         longest = int((lists.items >= 0).sum(-1).max()) if len(lists) else 0
-        lists = Lists(
-            lists.items.to(device),
-            lists.observed.to(device),
-            None if lists.features is None else lists.features.to(device),
-        )
-        table = choose.gain_table(self.gains).to(device)
         parts: list[tuple[Tensor, ...]] = []
-        if self.known == "sorted" and not self.model.causal and nfe != 1:
-            raise ModelError(
-                f"this ranker has learnt one evaluation, given the observed items; {nfe=} needs a setting"
-                " with known='random'"
-            )
-        probabilities = place_probabilities(
-            self.model,
-            lists,
-            nfe=nfe,
-            references=references,
-            samples=samples,
-            known=self.known,
-            generator=generator,
+        answers = self.answers(
+            lists, by=by, nfe=nfe, references=references, samples=samples, generator=generator
         )
-        for rows, places in probabilities:
+        for rows, order, places in answers:
             part = lists.part(rows)
-            present = part.items >= 0
-            if by in ("mode", "sample"):
-                order = one_order(self.model, part, how=by, nfe=nfe, known=self.known, generator=generator)
-            else:
-                score = (
-                    choose.expected_gain(places, present.sum(-1), table)
-                    if by == "gain"
-                    else -choose.mean_place(places)
-                )
-                order = choose.sorted_by(score, part.observed, present)
             low, high = choose.interval(places, level)
             mean, top = choose.mean_place(places), places[..., :k].sum(-1).clamp(max=1.0)
-            columns = (torch.where(present, mean, torch.nan), low, high, top, part.seen)
             index = order.clamp(min=0)
+            columns = (mean, low, high, top, part.seen)
             parts.append((order, *(column.gather(-1, index) for column in columns)))
         if not parts:
             n = self.model.n
@@ -266,6 +236,52 @@ class Ranker:
             k,
             level,
         )
+
+    def answers(
+        self,
+        lists: Lists,
+        *,
+        by: str = "gain",
+        nfe: int | None = None,
+        references: int = 1,
+        samples: int = 64,
+        generator: torch.Generator,
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Orders ``(rows, n)`` of the places of lists, -1 past the end, and place probabilities
+        ``(rows, n, n)``, in parts of the rows; the lists are on the model's device."""
+        model = self.model
+        nfe = (None if model.causal else 1) if nfe is None else nfe
+        if bool((lists.items < 0).any()) and not takes_shorter(model):
+            raise ModelError(
+                f"this ranker takes lists of exactly {model.n} items: shorter ones need an aligned"
+                " layout and an insertion code"
+            )
+        if self.known == "sorted" and not model.causal and nfe != 1:
+            raise ModelError(
+                f"this ranker has learnt one evaluation, given the observed items; {nfe=} needs a setting"
+                " with known='random'"
+            )
+        table = choose.gain_table(self.gains).to(self.device)
+        probabilities = place_probabilities(
+            model,
+            lists,
+            nfe=nfe,
+            references=references,
+            samples=samples,
+            known=self.known,
+            generator=generator,
+        )
+        for rows, places in probabilities:
+            part = lists.part(rows)
+            present = part.items >= 0
+            if by in ("mode", "sample"):
+                order = one_order(model, part, how=by, nfe=nfe, known=self.known, generator=generator)
+            elif by == "gain":
+                score = choose.expected_gain(places, present.sum(-1), table)
+                order = choose.sorted_by(score, part.observed, present)
+            else:
+                order = choose.sorted_by(-choose.mean_place(places), part.observed, present)
+            yield rows, order, places
 
     # Saving.
 
@@ -343,58 +359,3 @@ class _NamesOf(Sequence[list[Any]]):
 
     def __getitem__(self, index: Any) -> Any:
         return [self._ids[i] for i in self._items[index].tolist() if i >= 0]
-
-
-def fitted(setting: Setting, ratings: Ratings) -> Setting:
-    """The setting with lists no longer than the most active user's, and checked."""
-    longest = int(ratings.lengths.max()) if len(ratings) else 0
-    if longest < 2:
-        raise FactorankError("there is nothing to learn from: no user has rated two items")
-    n = min(setting.n, longest)
-    shortest = None if setting.shortest is None else min(setting.shortest, n)
-    if shortest not in (None, n) and (setting.layout != "aligned" or setting.code != "insertion"):
-        raise FactorankError(
-            "lists of different lengths need layout 'aligned' and the code 'insertion', not"
-            f" {setting.layout!r} and {setting.code!r}; set shortest=None"
-        )
-    return replace(setting, n=n, shortest=shortest)
-
-
-def build(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[str]]:
-    """A new model for the items of training ratings, and the names of their features."""
-    features, names = item_features(ratings, setting.features, setting.rank)
-    torch.manual_seed(setting.seed)
-    context = FeatureContext(
-        ratings.item_count,
-        setting.width,
-        len(names),
-        setting.item_dropout,
-        setting.embedding_std,
-        setting.layout,
-        0 if setting.layout == "aligned" else setting.n,
-    )
-    if features is not None:
-        factors = [column for column, name in enumerate(names) if name.startswith("factor ")]
-        together = [slice(factors[0], factors[-1] + 1)] if factors else []
-        context.set_features(features.cpu(), together)
-    model = PermutationModel(
-        setting.n,
-        setting.code,
-        setting.objective,
-        setting.width,
-        setting.depth,
-        setting.heads,
-        setting.dropout,
-        context=context,
-        masks=setting.masks if setting.objective == "masked" else "any",
-    )
-    return model, names
-
-
-def _takes_shorter(model: PermutationModel) -> bool:
-    return bool(getattr(model.context, "aligned", False)) and not model.code.domains_depend_on_n
-
-
-def _training(setting: Setting) -> dict[str, Any]:
-    names = ("batch_size", "lr", "weight_decay", "ema", "steps", "schedule", "precision", "seed")
-    return {name: getattr(setting, name) for name in names}
