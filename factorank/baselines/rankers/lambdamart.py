@@ -15,6 +15,8 @@ from factorank.data.ratings import Ratings
 
 STEPS = 4
 """Labels are whole numbers: relevance in quarters."""
+MOST_LISTS = 20_000
+"""Lists that the trees learn from, at most."""
 FEATURES = (
     *("mean", "log count", "factorisation", "ease", "factorisation beside mean", "ease beside mean"),
     *("mean beside list", "factorisation beside list", "ease beside list"),
@@ -62,7 +64,7 @@ class LambdaMART(Ranker):
         self._below = [kind().fit(half, validation, **asked) for kind in kinds]
         self._k = k
         self._data = [
-            self._table(Lists.of(ratings, n, times, seed + 1), observed)
+            self._table(Lists.of(ratings, n, times, seed + 1).some(MOST_LISTS), observed)
             for ratings, times in ((other, self.lists_per_user), (validation, 3))
         ]
         whole = [ranker.relearned(train) for ranker in self._below]

@@ -143,6 +143,12 @@ class Lists:
         generator = torch.Generator(ratings.device).manual_seed(seed)
         return cls(*ratings.lists(n, users, generator), seed)
 
+    def some(self, count: int) -> "Lists":
+        """At most ``count`` of the lists, at random."""
+        chosen = torch.randperm(len(self.items), generator=torch.Generator().manual_seed(self.seed))[:count]
+        chosen = chosen.to(self.items.device)
+        return Lists(self.items[chosen], self.relevance[chosen], self.seed)
+
     def ndcg(self, ranker: Ranker, r: int, k: int = 10) -> Tensor:
         """NDCG@k of the unobserved items of each list, ``(batch,)``; equal scores in random order."""
         generator = torch.Generator(self.items.device).manual_seed(self.seed)
