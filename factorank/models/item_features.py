@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from factorank.errors import ModelError
 from factorank.models.context import ItemContext, register_context
 
-Items = Tensor | tuple[Tensor, Tensor]
+POWERS = 4
+"""Of the relative rank of a known item, from 0 on, that its token is told."""
+Items = Tensor | tuple[Tensor, Tensor | None] | tuple[Tensor, Tensor | None, Tensor | None]
 
 
 class FeatureContext(ItemContext):
@@ -20,6 +22,8 @@ class FeatureContext(ItemContext):
     Takes ids ``(*batch, n)`` of 0..items-1, -1 after the end of a shorter list. An item that training has not
     seen has the id ``items`` and no embedding; its features come with it, as a pair of ids and features
     ``(*batch, n, features)`` in the units of :meth:`set_features` (NaN where unknown, read as the mean).
+    A third part, ``(*batch,)``, says how many of the first items are known to stand in the user's order, best
+    first, to a context with ``ranks``.
 
     Args:
         items: how many items have an embedding.
@@ -28,6 +32,7 @@ class FeatureContext(ItemContext):
         item_dropout: in training, the share of the items whose embedding is left out, so that their features
             must do. What is learnt of rare items by heart is less, and new items can be ranked.
         std: of the first embeddings. Small ones keep rare items near to what their features say.
+        ranks: whether tokens of known items say their rank among them, as a cubic of :math:`(2i + 1)/r - 1`.
         layout: "aligned", a token shared with the code, or "prefix", n tokens before those of the code, as
             in the paper; the token then also says its place in the list, of ``places`` many.
 
@@ -39,8 +44,6 @@ class FeatureContext(ItemContext):
     >>> tokens, present = context((torch.tensor([[42, 100, -1]]), torch.randn(1, 3, 2)))  # 100: a new item
     """
 
-    exchangeable = True
-
     def __init__(
         self,
         items: int,
@@ -48,6 +51,7 @@ class FeatureContext(ItemContext):
         features: int = 0,
         item_dropout: float = 0.0,
         std: float = 0.5,
+        ranks: bool = False,
         layout: str = "aligned",
         places: int = 0,
     ) -> None:
@@ -57,11 +61,14 @@ class FeatureContext(ItemContext):
         if not 0 <= item_dropout < 1:
             raise ModelError(f"item_dropout is a share from 0 to below 1, not {item_dropout!r}")
         self.features, self.item_dropout, self.std, self.layout = features, item_dropout, std, layout
-        self.aligned = layout == "aligned"
+        self.aligned, self.exchangeable = layout == "aligned", not ranks
         nn.init.normal_(self.embedding.weight, std=std)
         self.linear = nn.Linear(features, width, bias=False) if features else None
         if self.linear is not None:
             nn.init.normal_(self.linear.weight, std=0.5 * features**-0.5)
+        self.ranks = nn.Linear(POWERS, width, bias=False) if ranks else None
+        if self.ranks is not None:
+            nn.init.normal_(self.ranks.weight, std=0.5 * POWERS**-0.5)
         self.places = None
         if not self.aligned:
             self.places = nn.Parameter(torch.empty(places, width))
@@ -96,7 +103,7 @@ class FeatureContext(ItemContext):
         self.table.copy_(self._scaled(features.to(self.table.device)))
 
     def forward(self, items: Items) -> tuple[Tensor, Tensor]:
-        ids, given = items if isinstance(items, tuple) else (items, None)
+        ids, given, known_first = (*items, None)[:3] if isinstance(items, tuple) else (items, None, None)
         new = torch.zeros_like(ids, dtype=torch.bool) if given is None else ids == self.items
         tokens, present = super().forward(torch.where(new, 0, ids))
         known = present & ~new
@@ -111,6 +118,11 @@ class FeatureContext(ItemContext):
             tokens = tokens + self.linear(listed) * present[..., None]
         elif given is not None:
             raise ModelError("this context has no features, so an item that training has not seen has none")
+        if self.ranks is not None and known_first is not None:
+            place, count = torch.arange(ids.shape[-1], device=ids.device), known_first[..., None]
+            relative = (2 * place + 1) / count.clamp(min=1) - 1
+            basis = torch.stack([relative**power for power in range(POWERS)], -1)
+            tokens = tokens + self.ranks(basis.to(tokens.dtype)) * (place < count)[..., None]
         if self.places is not None:
             if ids.shape[-1] > len(self.places):
                 raise ModelError(f"the context has {len(self.places)} places, the list {ids.shape[-1]} items")
@@ -133,6 +145,7 @@ class FeatureContext(ItemContext):
             "features": self.features,
             "item_dropout": self.item_dropout,
             "std": self.std,
+            "ranks": self.ranks is not None,
             "layout": self.layout,
             "places": 0 if self.places is None else len(self.places),
         }

@@ -38,6 +38,7 @@ def build(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[st
         len(names),
         setting.item_dropout,
         setting.embedding_std,
+        sorts(setting),
         setting.layout,
         0 if setting.layout == "aligned" else setting.n,
     )
@@ -57,6 +58,13 @@ def build(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[st
         masks=setting.masks if setting.objective == "masked" else "any",
     )
     return model, names
+
+
+def sorts(setting: Setting) -> bool:
+    """Whether known items stand sorted in the reference, and their tokens say their ranks."""
+    if setting.known not in ("sorted", "random"):
+        raise FactorankError(f"known items stand 'sorted' or 'random', not {setting.known!r}")
+    return setting.known == "sorted" and setting.code == "insertion"
 
 
 def takes_shorter(model: PermutationModel) -> bool:

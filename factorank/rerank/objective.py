@@ -3,8 +3,9 @@
 The reference of an insertion code is any order of the list. Where the known items stand in it at random, as
 in the paper, a network must first work out their order from values that are each relative to those before.
 Here the known items come first *in their known order*, best first: the place of a token is then its rank
-among them, and its value says only that it is known. The law given some items cannot depend on how they were
-listed, because there is one reference for them. The rest stays in random order.
+among them, its value says only that it is known, and the context adds the rank relative to their number. The
+law given some items cannot depend on how they were listed, because there is one reference for them. The rest
+stays in random order.
 """
 
 from typing import Any
@@ -54,11 +55,12 @@ class SortedPrefix(nn.Module):
         # The first value is always 0, known or not: r = 0 is taken as r = 1.
         free = (noise[0] * (length - 1)).long().clamp(max=length - 2).clamp(min=0) + 1
         order, items = sorted_first(order, context, length - free)
+        told = items, None, told_ranks(length - free)
         if not model.causal:
             strata = (free - 0.5) / length.clamp(min=1)
-            return model.loss(order, items, noise=(strata, noise[1]))
+            return model.loss(order, told, noise=(strata, noise[1]))
         code, present, fault = orders.encoded(model, order)
-        known = encode_context(model.context, items, model.n, model.width)
+        known = encode_context(model.context, told, model.n, model.width)
         fault = orders.disagreeing(known, present, fault)
         chosen = autoregressive.log_probs(model, code, model.network.memory(known, present))
         place = torch.arange(model.n, device=order.device)
@@ -71,6 +73,11 @@ class SortedPrefix(nn.Module):
 
     def save_pretrained(self, folder: Any) -> None:
         self.model.save_pretrained(folder)
+
+
+def told_ranks(r: Tensor) -> Tensor:
+    """How many items are told their rank: all that are known, but one alone says nothing."""
+    return torch.where(r > 1, r, 0)
 
 
 def sorted_first(order: Tensor, items: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from factorank.errors import ModelError
 from factorank.models import PermutationLaw, PermutationModel
 from factorank.models.given import evaluating
 from factorank.permutations import inverse
+from factorank.rerank.objective import told_ranks
 
 AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
 """How many tokens a network evaluation takes at a time, by device: on a CPU they should fit its caches."""
@@ -82,11 +83,13 @@ def law_given(
     """The law of the order of the list in its reference: item 0 of the law is the first of the reference."""
     n, device = model.n, reference.device
     items = lists.items.gather(-1, reference)
-    context: Tensor | tuple[Tensor, Tensor] = items
+    features = None
     if lists.features is not None:
         index = reference[..., None].expand(*reference.shape, lists.features.shape[-1])
-        context = items, lists.features.gather(-2, index)
+        features = lists.features.gather(-2, index)
     counts = (lists.observed >= 0).sum(-1, keepdim=True)
+    ranked = getattr(model.context, "ranks", None) is not None
+    context = items if features is None and not ranked else (items, features, told_ranks(counts[:, 0]))
     if model.code.name != "insertion":
         if bool((counts > 1).any()):
             raise ModelError(

@@ -16,7 +16,7 @@ from factorank.files import write_json
 from factorank.models import PermutationModel
 from factorank.rerank import asked, choose
 from factorank.rerank.batches import RatingLists, held_out_lists, mean_gains
-from factorank.rerank.build import build, fitted, takes_shorter, training_options
+from factorank.rerank.build import build, fitted, sorts, takes_shorter, training_options
 from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.objective import SortedPrefix
 from factorank.rerank.places import Lists, one_order, place_probabilities
@@ -105,11 +105,10 @@ class Ranker:
         kept = None
         if len(held):
             kept = held_out_lists(held, setting.n, setting.shortest, setting.held_out, generator)
-        sorts = setting.known == "sorted" and setting.code == "insertion"
         was_padded, model.padded = model.padded, model.padded and shortest < setting.n
         chosen = {"patience": setting.patience if kept is not None else None} | options
         result = train(
-            SortedPrefix(model) if sorts else model,
+            SortedPrefix(model) if sorts(setting) else model,
             lists,
             held_out=kept,
             out=None if out is None else Path(out),

@@ -129,3 +129,18 @@ def test_saved_with_its_features(layout, tmp_path):
 def test_refusals(make, message):
     with pytest.raises(fr.errors.ModelError, match=message):
         make()
+
+
+def test_ranks_are_told_of_known_items_alone():
+    torch.manual_seed(0)
+    context = FeatureContext(30, 8, ranks=True)
+    ids = torch.tensor([[3, 7, 9, 1], [4, 2, 8, -1]])
+    plain, _ = context(ids)
+    told, present = context((ids, None, torch.tensor([3, 0])))
+    changed = (told - plain).abs().amax(-1) > 1e-6
+    assert changed.tolist() == [[True, True, True, False], [False] * 4]
+    assert torch.equal(present, ids >= 0)
+    wanted = context.ranks(torch.tensor([-2 / 3, 0.0, 2 / 3])[:, None] ** torch.arange(4))
+    torch.testing.assert_close((told - plain)[0, :3], wanted)
+    assert not context.exchangeable  # so that nobody reorders the items behind the ranks
+    assert FeatureContext(30, 8).exchangeable
