@@ -5,7 +5,7 @@
 The table has the counts of the real one: 200,000 users of log-normal activity from 20 ratings on, 84,000
 movies of Zipf popularity, half stars, as CSV in a zip. A process of its own reads it (``read``), and another
 the cached arrays (``cached``), so that the peak is theirs alone; it includes Python and torch. On a
-machine that others use the time says little: ``load_before`` tells, and the CPU time, over all threads, stays.
+machine that others use the time says little: ``load_before`` tells; the CPU time, over all threads, stays.
 """
 
 import argparse
