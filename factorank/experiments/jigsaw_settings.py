@@ -11,6 +11,7 @@ from factorank.baselines import GumbelSinkhorn, RiffleDiffusion
 from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import SIDE, Direction, augmentations, check_grid
 from factorank.errors import FactorankError
+from factorank.experiments.jigsaw_hints import HintedModel
 from factorank.models import PermutationModel, PieceConvolution, PieceEncoder
 from factorank.models.model import Masks, Objective
 from factorank.models.pieces import Pieces
@@ -40,12 +41,15 @@ class Setting:
     encoder: str = "mlp+neighbours"
     """"convolution", or "mlp", which "+neighbours", "+edges", "+contrast" and "+means" extend; see
     :mod:`factorank.models.pieces`."""
-    rounds: int = 3
+    rounds: int = 6
     """How many times pieces listen to their "neighbours" before the transformer."""
     aligned: bool = True
     """One token for a piece and its code value; otherwise pieces and code are tokens apart."""
+    hints: float = 1.0
+    """Weight of a loss that tells the encoder the slot of each piece; 0 for none. See
+    :mod:`factorank.experiments.jigsaw_hints`."""
     width: int = 128
-    depth: int = 7
+    depth: int = 6
     heads: int = 8
     dropout: float = 0.0
     augment: str = "crop+flip"
@@ -96,20 +100,23 @@ class Setting:
         return self.direction or ("piece-of-slot" if self.code == "insertion" else "slot-of-piece")
 
 
+THEIRS: dict[str, Any] = {"encoder": "convolution", "hints": 0.0, "depth": 7, "lr": 4e-4}
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {
         "direction": "piece-of-slot",
         "encoder": "convolution",
         "aligned": False,
+        "hints": 0.0,
+        "depth": 7,
         "masks": "any",
         "augment": "none",
         "ties": False,
         "lr": 3e-4,
         "ema": 0.0,
     },
-    "gumbel-sinkhorn": {"method": "gumbel-sinkhorn", "encoder": "convolution", "lr": 4e-4},
-    "riffle-diffusion": {"method": "riffle-diffusion", "encoder": "convolution", "lr": 4e-4},
+    "gumbel-sinkhorn": {"method": "gumbel-sinkhorn"} | THEIRS,
+    "riffle-diffusion": {"method": "riffle-diffusion"} | THEIRS,
 }
 """Ours; the paper's: the network of Symmetric Diffusers, whose code tokens attend to piece tokens, all of
 them or, autoregressive, those before, its learning rate, and nothing done to the pictures; and the baselines
@@ -144,6 +151,7 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel
     options: dict[str, Any] = {
         "aligned": chosen.aligned or not ours,
         "direction": chosen.direction_used,
+        "slots": chosen.code if ours and chosen.hints > 0 else None,
     }
     shape = (chosen.grid, check_grid(chosen.grid, side), chosen.width)
     context: Pieces
@@ -155,7 +163,7 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel
         baseline = GumbelSinkhorn if chosen.method == "gumbel-sinkhorn" else RiffleDiffusion
         size = (chosen.width, chosen.depth, chosen.heads, chosen.dropout)
         return baseline(chosen.n, context, *size, **chosen.model_options)
-    model = PermutationModel(
+    model = (HintedModel if chosen.hints > 0 else PermutationModel)(
         chosen.n,
         chosen.code,
         chosen.objective,
@@ -167,6 +175,8 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel
         masks=chosen.masks_used,
     )
     model.padded = False  # every puzzle has all its pieces
+    if isinstance(model, HintedModel):
+        model.hints = chosen.hints
     return model
 
 
@@ -190,6 +200,8 @@ def setting_of(model: PermutationModel, run: str | Path | None = None) -> Settin
         masks=model.masks,
         direction=context.direction,
         encoder="+".join(features),
+        rounds=getattr(context, "rounds", 1),
+        hints=float(context.slots is not None),
         aligned=context.aligned,
         width=model.width,
         depth=model.depth,

@@ -8,17 +8,20 @@ pooling throws most of the edge away.
 """
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from factorank.codes import code as find_code
 from factorank.errors import ModelError
 from factorank.models.context import register_context
 from factorank.models.piece_edges import EdgeAttention
 
 FEATURES = ("edges", "contrast", "means", "neighbours")
+SINKHORN = 5
+"""Rounds of Sinkhorn's algorithm before slots are read off the guesses."""
 WAVES = 6
 """How many wavelengths a mean is shown at: 256, 128, … 8 grey levels."""
 
@@ -35,6 +38,11 @@ class Pieces(nn.Module):
             code as tokens of their own, each with an embedding of its place.
         direction: how the order that the model learns is to be read; see :mod:`factorank.data.jigsaw`. It
             changes nothing here; it is kept with the weights.
+        slots: the name of the model's code: guess the slot of each piece from its token, and add to the token
+            what the guess says, and its value in a draft, the code of the order that all the guesses make.
+            Training can then tell the right slots
+            (:class:`factorank.experiments.jigsaw_hints.HintedModel`): the encoder learns where pieces belong,
+            and the network has to mend the draft.
     """
 
     def __init__(
@@ -46,29 +54,81 @@ class Pieces(nn.Module):
         *,
         aligned: bool = True,
         direction: Literal["slot-of-piece", "piece-of-slot"] = "slot-of-piece",
+        slots: str | None = None,
     ) -> None:
         super().__init__()
         self.grid, self.piece, self.width, self.channels = grid, piece, width, channels
         self.aligned, self.direction = aligned, direction
         self.places = None if aligned else nn.Parameter(0.5 * torch.randn(grid**2, width))
+        self.slots = None if slots is None else SlotGuess(grid**2, width, slots)
 
-    def forward(self, pieces: Tensor) -> Tensor:
+    def forward(self, pieces: "Tensor | Encoded") -> Tensor:
         """Bytes ``(*batch, n, piece, piece, channels)`` to tokens ``(*batch, n, width)``."""
+        return pieces.tokens if isinstance(pieces, Encoded) else self.read(pieces)[0]
+
+    def read(self, pieces: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The tokens, and the logits of the slot of each piece ``(*batch, n, n)`` if they are guessed."""
         shape = (self.grid**2, self.piece, self.piece, self.channels)
         if not isinstance(pieces, Tensor) or pieces.dtype != torch.uint8 or pieces.shape[-4:] != shape:
             given = f"{pieces.dtype} {tuple(pieces.shape)}" if isinstance(pieces, Tensor) else type(pieces)
             raise ModelError(
                 f"the pieces of a puzzle are bytes (*batch, {', '.join(map(str, shape))}), not {given}"
             )
-        tokens = self.tokens((pieces.float() - 127.5) / 64)
-        return tokens if self.places is None else tokens + self.places
+        tokens, logits = self.tokens((pieces.float() - 127.5) / 64), None
+        if self.slots is not None:
+            logits = self.slots(tokens)
+            tokens = tokens + self.slots.said(logits, self.direction).to(tokens.dtype)
+        return (tokens if self.places is None else tokens + self.places), logits
 
     def tokens(self, pixels: Tensor) -> Tensor:
         raise NotImplementedError
 
     def config(self) -> dict[str, Any]:
         names = ("grid", "piece", "width", "channels", "aligned", "direction")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {
+            "slots": None if self.slots is None else self.slots.code.name
+        }
+
+
+class Encoded(NamedTuple):
+    """Pieces that have been read already: an encoder passes their tokens on."""
+
+    tokens: Tensor
+
+
+class SlotGuess(nn.Module):
+    """Logits of the slot of each piece, in float32 also under autocast, and tokens that tell of the guess."""
+
+    def __init__(self, n: int, width: int, code: str) -> None:
+        super().__init__()
+        self.code = find_code(code)
+        self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, n)
+        self.meaning = nn.Parameter(0.5 * torch.randn(n, width))
+        self.values = nn.Parameter(0.5 * torch.randn(n, width))
+        nn.init.normal_(self.linear.weight, std=0.1 * width**-0.5)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens ``(*batch, n, width)`` to logits ``(*batch, n, n)``."""
+        with torch.autocast(tokens.device.type, enabled=False):
+            return F.linear(self.norm(tokens.float()), self.linear.weight, self.linear.bias)
+
+    def said(self, logits: Tensor, direction: str) -> Tensor:
+        """What is added to the tokens: the mean over the slots that are guessed, and that of the draft."""
+        return logits.softmax(-1) @ self.meaning + F.embedding(self.draft(logits, direction), self.values)
+
+    def draft(self, logits: Tensor, direction: str) -> Tensor:
+        """The code of the order that the best guesses make, ``(*batch, n)``.
+
+        A few rounds of Sinkhorn's algorithm move apart guesses of the same slot; those that are left stand
+        in the order of the pieces, so that there always is an order.
+        """
+        scores = logits.detach()
+        for _ in range(SINKHORN):
+            scores = scores.log_softmax(-1).log_softmax(-2)
+        pieces = scores.log_softmax(-1).argmax(-1).argsort(dim=-1, stable=True)
+        order = pieces.argsort(-1) if direction == "slot-of-piece" else pieces
+        return self.code.encode(order, check=False)
 
 
 class PieceEncoder(Pieces):
