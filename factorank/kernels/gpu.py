@@ -25,10 +25,6 @@ _cells = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
 _scratch_dtypes = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
-ROWS = 64
-"""Rows, and threads, of a block of walk_rows, whose launch bounds say the same."""
-
-
 def transform(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
     """``kernels.transform`` for a CUDA tensor."""
     fault = torch.full((), NO_FAULT, device=rows.device) if check else rows.new_empty((), dtype=torch.int64)
@@ -53,7 +49,7 @@ def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> 
     words = words if merge or words else 1  # swaps and inverses keep no set
     most = _most_shared(source.get_device())
     arguments = [pointer(source), pointer(result), ctypes.c_longlong(count), ctypes.c_int(n)]
-    aligned = False
+    aligned, threads = False, 128
     if merge:
         block = 128 if n <= 512 else 256 if n <= 2048 else 1024
         per_block, shared = 1, 5 * n * cell
@@ -61,7 +57,8 @@ def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> 
         buffers = _buffers(name)
         # An odd number of 4-byte banks between rows, so that threads on neighbouring rows do not collide.
         stride = (-(-n * cell // 4) | 1) * 4 // cell
-        block = per_block = ROWS
+        # Threads, and rows unless they are too long: small blocks overlap better, large ones move long rows.
+        block = per_block = threads = 64 if cell == 1 else 128
         while per_block > 1 and buffers * per_block * stride * cell > (48 << 10):
             per_block //= 2
         shared = buffers * per_block * stride * cell
@@ -73,7 +70,7 @@ def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> 
         grid = min(grid, 4 * torch.cuda.get_device_properties(source.device).multi_processor_count)
         scratch = torch.empty(grid * shared // cell, dtype=_scratch_dtypes[cell], device=source.device)
         shared = 0
-    kernel = _kernel(source.get_device(), name, source.dtype, cell, words, aligned)
+    kernel = _kernel(source.get_device(), name, source.dtype, cell, words, aligned, threads)
     kernel(min(grid, (1 << 31) - 1), block, shared, *arguments, pointer(scratch), pointer(fault))
 
 
@@ -86,7 +83,9 @@ def _buffers(name: str) -> int:
 
 
 @functools.cache
-def _kernel(device: int, name: str, dtype: torch.dtype, cell: int, words: int, aligned: bool) -> Kernel:
+def _kernel(
+    device: int, name: str, dtype: torch.dtype, cell: int, words: int, aligned: bool, threads: int
+) -> Kernel:
     """walk_rows with a set of that many words, or walk_merge for none."""
     what = operation(name)
     defines = {
@@ -96,6 +95,7 @@ def _kernel(device: int, name: str, dtype: torch.dtype, cell: int, words: int, a
         "FORM": what.form,
         "WORDS": max(words, 1),
         "ALIGNED": int(aligned),
+        "THREADS": threads,
         "SIZE(i)": _sizes[what.domain],
     }
     source = Path(__file__).with_name("walks.cu").read_text()

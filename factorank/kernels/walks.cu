@@ -1,7 +1,7 @@
 // The walks of table.py on NVIDIA GPUs, compiled at first use for one operation and one element type:
 // ELEMENT is the tensor's type, CELL the narrow type that holds 0..n-1 in fast memory, WALK and FORM come
 // from the table, SIZE(i) is how many values position i may hold, WORDS the 64-bit words of a set of n,
-// ALIGNED whether every block's rows begin at a multiple of 16 bytes.
+// ALIGNED whether every block's rows begin at a multiple of 16 bytes, THREADS the size of a block of walk_rows.
 //
 // walk_rows gives each thread a row: a block reads its rows in one coalesced sweep into narrow cells, walks
 // them there and writes them in one sweep, so that memory traffic is that of a plain copy. walk_merge gives
@@ -153,7 +153,7 @@ __device__ __forceinline__ bool walk(CELL *a, CELL *b, CELL *c, int n) {
 
 // What a thread moves at once: 16 bytes, or one element where the addresses do not allow it.
 #define WIDTH (ALIGNED ? 16 / (int)sizeof(ELEMENT) : 1)
-#define BATCH 5
+#define BATCH (THREADS == 64 ? 5 : 4)
 
 struct alignas(WIDTH * sizeof(ELEMENT)) Vector {
     ELEMENT element[WIDTH];
@@ -201,7 +201,7 @@ __device__ __forceinline__ void sweep(POINTER memory, CELL *cells, int total, in
     }
 }
 
-extern "C" __global__ void __launch_bounds__(64, WORDS == 1 ? 12 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, WORDS > 1 ? 1 : THREADS == 64 ? 12 : 8)
 walk_rows(const ELEMENT *__restrict__ in, ELEMENT *__restrict__ out, long long rows, int n, int stride, int per_block,
           CELL *scratch, long long *fault) {
     CELL *all = scratch ? scratch + (long long)blockIdx.x * BUFFERS * per_block * stride : (CELL *)shared;
