@@ -55,6 +55,10 @@ class Train(_Data):
     encoder: str | None = None
     """convolution, or mlp, which +neighbours, +edges, +contrast and +means extend; mlp+neighbours unless
     given."""
+    rounds: int | None = None
+    """How many times pieces listen to those whose edges match; 6 unless given."""
+    hints: float | None = None
+    """Weight of a loss that tells the encoder the slot of each piece, 1 unless given; 0 for none."""
     augment: str | None = None
     """What is done to the pictures: none, or some of crop, flip and light joined by +."""
     width: int | None = None

@@ -5,10 +5,10 @@ is one right answer to a puzzle, so that a single network evaluation is enough. 
 differently from earlier work: one token for each piece, which says what becomes of that piece (see the
 directions in :mod:`factorank.data.jigsaw`); a perceptron on all the pixels of a piece instead of convolutions
 with pooling; rounds in which pieces listen to those whose edges match theirs
-(:class:`factorank.models.piece_edges.EdgeAttention`); hints that tell the encoder the slots, and a draft of the
-code that it gives the network (:mod:`factorank.experiments.jigsaw_hints`); crops and flips; one right order for
-identical pieces; a high learning rate that falls to zero, with a moving average of the weights; and training
-with everything masked, which is how one evaluation is asked.
+(:class:`factorank.models.piece_edges.EdgeAttention`); hints that tell the encoder the slots, and a draft of
+the code that it gives the network (:mod:`factorank.experiments.jigsaw_hints`); crops and flips; one right
+order for identical pieces; a high learning rate that falls to zero, with a moving average of the weights; and
+training with everything masked, which is how one evaluation is asked.
 
 Choices are made on 5,000 training pictures that are held out; the 10,000 test pictures are for the results.
 

@@ -47,6 +47,7 @@ class EdgeAttention(nn.Module):
             sharp = self.log_sharpness.float().exp()[:, :, None, None] * fit[..., None, :, :]
             found = sharp.logsumexp(-1) / 8  # (*batch, directions, exponents, n), of about unit size
             weights = (sharp - sharp.logsumexp(-2, keepdim=True)).softmax(-1)
+        tokens = tokens.float()  # what the rounds add up to stays in full precision under autocast
         for listen in self.rounds:
             tokens = listen(tokens, weights, found.movedim(-1, -3).flatten(-2))
         return tokens
@@ -95,6 +96,6 @@ class EdgeRound(nn.Module):
         """Weights ``(*batch, directions, exponents, n, n)``, and ``found`` ``(*batch, n, mixes)``."""
         normed = self.norm(tokens)
         values = self.values(normed).unflatten(-1, (4, 1, self.value)).movedim(-4, -2)
-        mixed = weights.to(values.dtype) @ values  # (*batch, directions, exponents, n, value)
+        mixed = weights @ values  # (*batch, directions, exponents, n, value)
         heard = mixed.movedim(-2, -4).flatten(-3)
         return tokens + self.down(F.gelu(self.up(torch.cat([normed, heard, found], -1))))
