@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 FAST = True
-"""Whether short lists on a GPU go through kernels of our own (``short_attention``, ``fused``): turned off to
-compare with the library's."""
+"""Whether short lists go through kernels of our own (``short_attention``, ``fused``, ``cpu_blocks``): turned
+off to compare with the library's."""
 
 
 def attend(
@@ -41,6 +41,11 @@ def attend_packed(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = Fal
 def own_kernels(x: Tensor) -> bool:
     """Whether this machine can run kernels of our own on a tensor, and should."""
     return FAST and x.is_cuda and _triton
+
+
+def own_cpu_kernels(x: Tensor) -> bool:
+    """The same for a tensor on the CPU."""
+    return FAST and x.device.type == "cpu"
 
 
 def over_keys(mask: Tensor | None, rows: int) -> bool:

@@ -1,10 +1,13 @@
 """The network: pre-norm transformer blocks, and a head whose logits stay inside each position's domain."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from factorank.models.attention import attend, attend_packed, over_keys, own_kernels
+from factorank.models import cpu_blocks
+from factorank.models.attention import attend, attend_packed, over_keys, own_cpu_kernels, own_kernels
 
 
 class LayerCache:
@@ -89,8 +92,14 @@ class Transformer(nn.Module):
         causal: bool = False,
         cache: list[LayerCache] | None = None,
     ) -> Tensor:
+        if cache is None and own_cpu_kernels(x) and over_keys(mask, x.shape[0]):
+            weights = list(self.parameters())
+            if cpu_blocks.fits(x, weights):
+                return self._fused(cpu_blocks, weights, x, mask, causal)
         if cache is None and self._can_fuse(x, mask):
-            return self._fused(x, mask, causal)
+            from factorank.models import fused
+
+            return self._fused(fused, list(self.parameters()), x, mask, causal)
         for i, block in enumerate(self.blocks):
             x = block(x, mask, causal, None if cache is None else cache[i])
         return x
@@ -105,17 +114,18 @@ class Transformer(nn.Module):
             return False  # the compiler's kernels are faster there
         return fused.fits(x, self.heads) and all(weight.dtype == x.dtype for weight in self.parameters())
 
-    def _fused(self, x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        from factorank.models import fused
-
-        return fused.apply(
+    def _fused(
+        self, kernels: Any, weights: list[nn.Parameter], x: Tensor, mask: Tensor | None, causal: bool
+    ) -> Tensor:
+        made: Tensor = kernels.apply(
             x,
-            list(self.parameters()),
+            weights,
             None if mask is None else mask[:, 0, 0].contiguous(),
             heads=self.heads,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
         )
+        return made
 
     def cache(self, capacity: int) -> list[LayerCache]:
         """An empty cache for every block."""
