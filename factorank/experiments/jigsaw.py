@@ -33,14 +33,35 @@ from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import Pictures, Puzzles, cifar10
 from factorank.errors import FactorankError
 from factorank.experiments.jigsaw_scores import seconds_to
-from factorank.experiments.jigsaw_settings import PRESETS, Setting, build, command_of, describe, setting
+from factorank.experiments.jigsaw_settings import (
+    PRESETS,
+    Setting,
+    ablations,
+    build,
+    command_of,
+    describe,
+    every_code,
+    setting,
+)
 from factorank.experiments.jigsaw_solving import evaluate, puzzles_per_second, solve, watcher
 from factorank.experiments.record import provenance, write_results
 from factorank.files import write_json
 from factorank.models import PermutationModel
 from factorank.training import TrainResult, train
 
-__all__ = ["PRESETS", "Setting", "build", "evaluate", "learn", "run", "score", "setting", "solve"]
+__all__ = [
+    "PRESETS",
+    "Setting",
+    "ablations",
+    "build",
+    "evaluate",
+    "every_code",
+    "learn",
+    "run",
+    "score",
+    "setting",
+    "solve",
+]
 
 ENDLESS = 10_000_000
 """Steps of a run that its time ends."""

@@ -139,6 +139,38 @@ def setting(preset: str = "default", **changes: Any) -> Setting:
     return Setting(**({"label": preset} | PRESETS[preset] | given))
 
 
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "no-neighbours": {"encoder": "mlp"},
+    "one-round": {"rounds": 1},
+    "no-hints": {"hints": 0.0},
+    "no-neighbours-no-hints": {"encoder": "mlp", "hints": 0.0, "depth": 7},
+    "convolution": {"encoder": "convolution", "hints": 0.0, "depth": 7},
+    "other-direction": {"direction": "piece-of-slot"},
+    "all-masks": {"masks": "any"},
+    "no-crop-no-flip": {"augment": "none"},
+    "light": {"augment": "crop+flip+light"},
+    "no-ties": {"ties": False},
+    "no-average": {"ema": 0.0},
+    "lr-3e-4": {"lr": 3e-4},
+    "contrast": {"encoder": "mlp+neighbours+contrast"},
+    "means": {"encoder": "mlp+neighbours+means"},
+}
+"""What is changed in the default setting to see what it brings, by label."""
+
+
+def ablations(**common: Any) -> list[Setting]:
+    """The default setting with one thing changed at a time; ``common`` holds for all."""
+    return [setting(**({"label": label} | change | common)) for label, change in ABLATIONS.items()]
+
+
+def every_code(**common: Any) -> list[Setting]:
+    """All codes with both objectives, for the paper's comparison."""
+    names = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
+    both: tuple[Objective, ...] = ("masked", "autoregressive")
+    return [setting(**({"code": code, "objective": one} | common)) for code in names for one in both]
+
+
 def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel:
     """The untrained model of a setting, for pictures of that side; the seed decides its first weights."""
     torch.manual_seed(chosen.seed)

@@ -157,6 +157,15 @@ def test_settings_refuse(changes, message):
         setting(**changes)
 
 
+def test_lists_of_settings_can_be_built_and_have_names_of_their_own():
+    settings = [*jigsaw.ablations(**TINY), *jigsaw.every_code(**TINY)]
+    assert len({chosen.name for chosen in settings}) == len(settings) == 15 + 10
+    for chosen in settings:
+        assert build(chosen, 16).n == 4
+        changed = {name for name, value in vars(chosen).items() if value != getattr(setting(**TINY), name)}
+        assert len(changed - {"label"}) <= 2 or "convolution" in chosen.label or "no-hints" in chosen.label
+
+
 @pytest.mark.parametrize("encoder", ["cnn", "convolution+edges", "mlp+corners"])
 def test_unknown_encoders(encoder):
     with pytest.raises(
