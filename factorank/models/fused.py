@@ -24,6 +24,7 @@ WIDTHS = (64, 128)
 HEAD_WIDTHS = (16, 32)
 PER_BLOCK = 12
 """Parameters of a block: gain, shift, weight, bias, weight, bias of the attention half; then of the MLP."""
+NARROW = 5
 TILE, COLUMNS, CHUNK, WARPS, STAGES = 64, 64, 64, 4, 3
 """Of a tile of a product: its tokens, columns, how much of the inner dimension is there at once, warps."""
 ROW_TILE, ROW_WARPS = 32, 2
@@ -34,6 +35,11 @@ def fits(x: Tensor, heads: int) -> bool:
     """Whether there are kernels for ``(rows, tokens, width)`` and that many heads."""
     _, tokens, width = x.shape
     return 1 <= tokens <= LONGEST and width in WIDTHS and width // heads in HEAD_WIDTHS
+
+
+def list_tile(n: int) -> tuple[int, int]:
+    """Tokens of a tile of whole lists of n, and the warps that share it."""
+    return (16, 4) if n <= 5 else (32, 2) if n <= 10 else (64, 4)
 
 
 def apply(
@@ -74,31 +80,31 @@ def _forward(
     """The result, and what the backward pass needs: streams, normed streams, qkv, mixed, active, weights."""
     rows, n, width = x.shape
     tokens, depth = rows * n, len(parameters) // PER_BLOCK
-    narrow, matrices = _narrow(parameters)
+    narrow, matrices = narrowed(parameters)
     made = [x.new_empty(shape, dtype=dtype) for shape, dtype in _kept(tokens, width, depth, save)]
     result = torch.empty_like(x, memory_format=torch.contiguous_format)
     if tokens == 0:
         return [result, *made, narrow]
     streams, normed, qkv, mixed, active = made
-    now = _Launch(x, tokens, heads, causal, keep, eps, present)
+    now = Launch(x, tokens, heads, causal, keep, eps, present)
     streams[0].copy_(x.view(tokens, width))
     now.norm(streams[0], normed[0], *parameters[:2])
     for block in range(depth):
         at, i = (2 * block, block) if save else (0, 0)
-        _, _, _, b_in, _, b_out, mlp_gain, mlp_shift, _, b_up, _, b_down = _of(parameters, block)
-        w_in, w_out, w_up, w_down = matrices[4 * block : 4 * block + 4]
-        now.linear(normed[at], qkv[i], w_in, b_in, gelu=False)
+        _, _, _, _, _, b_out, mlp_gain, mlp_shift, _, b_up, _, b_down = of_block(parameters, block)
+        w_in, w_out, w_up, w_down, b_in = matrices[NARROW * block : NARROW * (block + 1)]
+        torch.addmm(b_in, normed[at], w_in.T, out=qkv[i])
         now.attention(qkv[i], mixed[i])
         seed = None if seeds is None else seeds[2 * block :]
         now.close(
             mixed[i], streams[at], streams[at + 1], w_out, b_out, seed, (normed[at + 1], mlp_gain, mlp_shift)
         )
-        now.linear(normed[at + 1], active[i], w_up, b_up, gelu=True)
+        now.into_mlp(normed[at + 1], active[i], w_up, b_up)
         seed = None if seeds is None else seeds[2 * block + 1 :]
         target, following = result, None
         if block < depth - 1:
             above = at + 2 if save else 0
-            gain, shift = _of(parameters, block + 1)[:2]
+            gain, shift = of_block(parameters, block + 1)[:2]
             target, following = streams[above], (normed[above], gain, shift)
         now.close(active[i], streams[at + 1], target, w_down, b_down, seed, following)
     return [result, *made, narrow]
@@ -121,8 +127,8 @@ def _backward(
     tokens, depth = rows * n, len(parameters) // PER_BLOCK
     if tokens == 0:
         return [torch.zeros_like(one) for one in (gradient, *parameters)]
-    matrices = _split(narrow, parameters)
-    now = _Launch(gradient, tokens, heads, causal, keep, eps, present)
+    matrices = _split(narrow, _wide(parameters))
+    now = Launch(gradient, tokens, heads, causal, keep, eps, present)
     # By half block: gradients of gain and shift, and of the bias that the half ends with.
     sums = gradient.new_empty((2 * depth, now.row_tiles, 3 * width))
     up_sums = gradient.new_empty((depth, now.tiles, 4 * width))
@@ -134,8 +140,8 @@ def _backward(
     products: list[Tensor] = [gradient] * (4 * depth)
     held: list[Any] = []  # nothing that the side stream reads may be given away before it is done
     for block in reversed(range(depth)):
-        gain, _, _, _, _, _, mlp_gain, _, _, b_up, _, _ = _of(parameters, block)
-        w_in, w_out, w_up, w_down = matrices[4 * block : 4 * block + 4]
+        gain, _, _, _, _, _, mlp_gain, _, _, b_up, _, _ = of_block(parameters, block)
+        w_in, w_out, w_up, w_down, _ = matrices[NARROW * block : NARROW * (block + 1)]
         at = 2 * block
         of_up, middle, of_mixed = wide((tokens, 4 * width)), torch.empty_like(arriving), wide((tokens, width))
         now.through_gelu(of_change, normed[at + 1], of_up, up_sums[block], w_up, b_up, w_down)
@@ -161,7 +167,8 @@ def _backward(
             products[4 * block] = _product(of_qkv, normed[at])
             products[4 * block + 1] = _product(of_mixed, mixed[block])
         held += [of_qkv]
-    sums, up_sums, in_sums = sums.sum(1), up_sums.sum(1), in_sums.sum(1)
+    up_sums, in_sums = up_sums.sum(1), in_sums.sum(1)
+    sums = sums.sum(1)
     main.wait_stream(side)
     gradients = [arriving.view(rows, n, width)]
     for block in range(depth):
@@ -173,7 +180,7 @@ def _backward(
     return gradients
 
 
-class _Launch:
+class Launch:
     """The kernels for lists of one shape."""
 
     def __init__(
@@ -188,7 +195,7 @@ class _Launch:
     ) -> None:
         rows, n, self.width = x.shape
         head = self.width // heads
-        block = 16 if n <= 5 else 32 if n <= 8 else 64
+        block, self.list_warps = list_tile(n)
         self.heads, self.tokens, self.eps, self.scale = heads, tokens, eps, head**-0.5
         self.keep, self.any = keep, x
         self.present = x if present is None else present
@@ -210,17 +217,18 @@ class _Launch:
             num_warps=ROW_WARPS,
         )
 
-    def linear(self, h: Tensor, y: Tensor, w: Tensor, b: Tensor, *, gelu: bool) -> None:
+    def into_mlp(self, h: Tensor, y: Tensor, w: Tensor, b: Tensor) -> None:
         out = w.shape[0]
-        kernels.linear[(self.tiles, out // COLUMNS)](
+        kernels.into_mlp[(self.tiles, out // COLUMNS)](
             h, y, w, b, self.tokens, WIDTH=self.width, OUT=out, BLOCK=TILE, COLUMNS=COLUMNS, CHUNK=CHUNK,
-            GELU=gelu, num_warps=WARPS, num_stages=STAGES,
+            num_warps=WARPS, num_stages=STAGES,
         )  # fmt: skip
 
     def attention(self, qkv: Tensor, mixed: Tensor) -> None:
         short_attention._forward[(self.list_tiles, self.heads)](
-            qkv, self.present, mixed, self.tokens, self.scale, **self.lists, PRECISION="ieee"
-        )
+            qkv, self.present, mixed, self.tokens, self.scale, **self.lists, PRECISION="ieee",
+            num_warps=self.list_warps,
+        )  # fmt: skip
 
     def close(
         self,
@@ -266,7 +274,7 @@ class _Launch:
     ) -> None:
         kernels.through_attention[(self.list_tiles, self.heads)](
             of_change, qkv, of_qkv, sums, w_out, self.present, self.tokens, self.scale, **self.lists,
-            CHUNK=self.width, num_stages=1,
+            CHUNK=self.width, num_stages=1, num_warps=self.list_warps,
         )  # fmt: skip
 
     def through_norm(
@@ -297,25 +305,27 @@ def _kept(tokens: int, width: int, depth: int, save: bool) -> list[tuple[tuple[i
     return halves + [((kept, tokens, wide), torch.bfloat16) for wide in widths]
 
 
-def _of(parameters: list[Tensor], block: int) -> list[Tensor]:
+def of_block(parameters: list[Tensor], block: int) -> list[Tensor]:
+    """The parameters of one block."""
     return parameters[PER_BLOCK * block : PER_BLOCK * (block + 1)]
 
 
-def _matrices(parameters: list[Tensor]) -> list[Tensor]:
-    return [one for one in parameters if one.ndim == 2]
-
-
-def _narrow(parameters: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """The weights in bfloat16, in one tensor and as views of it."""
-    wide = _matrices(parameters)
+def narrowed(parameters: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """What the products need in bfloat16, in one tensor and as views: NARROW for each block."""
+    wide = _wide(parameters)
     narrow = torch.empty(sum(one.numel() for one in wide), dtype=torch.bfloat16, device=wide[0].device)
-    views = _split(narrow, parameters)
+    views = _split(narrow, wide)
     torch._foreach_copy_(views, wide)
     return narrow, views
 
 
-def _split(narrow: Tensor, parameters: list[Tensor]) -> list[Tensor]:
-    wide = _matrices(parameters)
+def _wide(parameters: list[Tensor]) -> list[Tensor]:
+    """The four weights of each block, and the bias of the first."""
+    blocks = [of_block(parameters, block) for block in range(len(parameters) // PER_BLOCK)]
+    return [block[i] for block in blocks for i in (2, 4, 8, 10, 3)]
+
+
+def _split(narrow: Tensor, wide: list[Tensor]) -> list[Tensor]:
     parts = narrow.split([one.numel() for one in wide])
     return [part.view(one.shape) for part, one in zip(parts, wide, strict=True)]
 
@@ -348,7 +358,7 @@ _library.impl("blocks_backward", _backward, "CUDA")
 def _forward_shapes(x, parameters, present, seeds, heads, causal, keep, eps, save):  # type: ignore[no-untyped-def]
     rows, n, width = x.shape
     kept = _kept(rows * n, width, len(parameters) // PER_BLOCK, save)
-    weights = sum(one.numel() for one in _matrices(parameters))
+    weights = sum(one.numel() for one in _wide(parameters))
     return [
         x.new_empty(x.shape),
         *(x.new_empty(shape, dtype=dtype) for shape, dtype in kept),

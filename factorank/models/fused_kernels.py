@@ -1,7 +1,7 @@
 """The parts of a transformer block as Triton kernels: matrix products with what comes before and after them.
 
-Forward: ``linear`` (the map to queries, keys and values, or into the MLP with its GELU), the attention of
-``short_attention``, and ``close`` (the map back, dropout, the residual sum and the norm that comes next).
+Forward: the library's product to queries, keys and values, the attention of ``short_attention``, ``into_mlp``
+(with its GELU), and ``close`` (the map back, dropout, the residual sum and the norm that comes next).
 Backward: ``through_gelu``, ``through_attention``, and ``through_norm`` (the map, the norm, the residual sum,
 and the dropout below). A tile holds whole rows of the stream, so that norms need no launch of their own.
 
@@ -72,20 +72,17 @@ def norm(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def linear(  # type: ignore[no-untyped-def]
+def into_mlp(  # type: ignore[no-untyped-def]
     h, y, w, b, tokens,
     WIDTH: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr,
-    GELU: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live, column = token < tokens, tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     made = _product(h, w, token, live, column, WIDTH, 1, WIDTH, BLOCK, COLUMNS, CHUNK)
     made += tl.load(b + column)[None, :]
-    if GELU:
-        below, _ = _gauss(made)
-        made = made * below
+    below, _ = _gauss(made)
     there = y + token[:, None].to(tl.int64) * OUT + column[None, :]
-    tl.store(there, made.to(tl.bfloat16), mask=live[:, None])
+    tl.store(there, (made * below).to(tl.bfloat16), mask=live[:, None])
 
 
 @triton.jit

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from factorank.models.context import Known
-from factorank.models.transformer import Head, LayerCache, Transformer
+from factorank.models.transformer import Cache, Head, Transformer
 
 
 class Network(nn.Module):
@@ -92,12 +92,13 @@ class Network(nn.Module):
             mask = mask[:, None]
         return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
 
-    def begin(self, memory: Known | None, lead: torch.Size) -> tuple[list[LayerCache], Tensor | None]:
+    def begin(self, memory: Known | None, lead: torch.Size) -> tuple[Cache, Tensor | None]:
         """Autoregressive: a cache that holds the context's tokens, and a mask over its keys if needed."""
+        like = self.places.new_empty((lead.numel(), 1, self.width))
         if memory is None or memory.aligned:
-            return self.transformer.cache(self.n), None
+            return self.transformer.cache(self.n, like, single=True), None
         before = memory.tokens.shape[-2]
-        cache, mask = self.transformer.cache(before + self.n), None
+        cache, mask = self.transformer.cache(before + self.n, like, single=False), None
         x = _as_rows(memory.tokens, lead, 2)
         if memory.present is not None:
             keys = _as_rows(memory.present, lead, 1)
@@ -109,7 +110,7 @@ class Network(nn.Module):
         return cache, mask
 
     def step(
-        self, value: Tensor, position: int, memory: Known | None, cache: list[LayerCache], mask: Tensor | None
+        self, value: Tensor, position: int, memory: Known | None, cache: Cache, mask: Tensor | None
     ) -> Tensor:
         """Autoregressive: logits ``(*rows, n)`` at a position, given the value ``(*rows,)`` before it."""
         x = self.values(value) + self.places[position]

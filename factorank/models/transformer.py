@@ -1,6 +1,6 @@
 """The network: pre-norm transformer blocks, and a head whose logits stay inside each position's domain."""
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +34,20 @@ class LayerCache:
         """Keep the rows of that index, in that order; rows may be repeated."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[rows], self.values[rows]
+
+
+@runtime_checkable
+class WholeCache(Protocol):
+    """A cache of all blocks at once, which also takes a token through them."""
+
+    length: int
+
+    def advance(self, x: Tensor) -> Tensor: ...
+
+    def select(self, rows: Tensor) -> None: ...
+
+
+Cache = list[LayerCache | WholeCache]
 
 
 class Block(nn.Module):
@@ -90,8 +104,10 @@ class Transformer(nn.Module):
         x: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        cache: list[LayerCache] | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
+        if cache is not None and isinstance(cache[0], WholeCache):
+            return cache[0].advance(x)
         if cache is None and own_cpu_kernels(x) and over_keys(mask, x.shape[0]):
             weights = list(self.parameters())
             if cpu_blocks.fits(x, weights):
@@ -101,7 +117,9 @@ class Transformer(nn.Module):
 
             return self._fused(fused, list(self.parameters()), x, mask, causal)
         for i, block in enumerate(self.blocks):
-            x = block(x, mask, causal, None if cache is None else cache[i])
+            layer = None if cache is None else cache[i]
+            assert not isinstance(layer, WholeCache)
+            x = block(x, mask, causal, layer)
         return x
 
     def _can_fuse(self, x: Tensor, mask: Tensor | None) -> bool:
@@ -127,8 +145,12 @@ class Transformer(nn.Module):
         )
         return made
 
-    def cache(self, capacity: int) -> list[LayerCache]:
-        """An empty cache for every block."""
+    def cache(self, capacity: int, like: Tensor, *, single: bool) -> Cache:
+        """An empty cache for tokens like these ``(rows, 1, width)``; ``single``: they come one at a time."""
+        if single and not torch.is_grad_enabled() and self._can_fuse(like, None):
+            from factorank.models.fused_step import FusedCache
+
+            return [FusedCache(list(self.parameters()), self.heads, capacity)]
         return [LayerCache(capacity) for _ in self.blocks]
 
 
