@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from scipy.stats import binomtest
 
 import factorank as fr
-from factorank.data.jigsaw import Pictures, cut, join, scrambled
+from factorank.data.jigsaw import Pictures, Puzzles, cut, join, scrambled
 from factorank.experiments import jigsaw
 from factorank.experiments.jigsaw_scores import Scores, pieces_alike, wilson
 from factorank.experiments.jigsaw_settings import build, command_of, setting
@@ -391,3 +391,27 @@ def test_the_command_of_a_setting():
         == "factorank jigsaw train --preset paper --grid 4 --lr 0.001"
     )
     assert command_of(setting(label="no-ema", ema=0.5)) == "factorank jigsaw train --label no-ema --ema 0.5"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("preset", jigsaw.PRESETS)
+def test_the_whole_step_is_captured_on_a_gpu(preset, compile, tmp_path):
+    """Making the puzzles is part of the graph: capture=True is an error if anything in it cannot be."""
+    chosen = setting(preset, **(TINY | {"steps": 8, "augment": "crop+flip+light", "width": 32}))
+    model, result = jigsaw.learn(
+        chosen, PICTURES, tmp_path, device="cuda", capture=True, compile=compile, watch_every=4
+    )
+    assert result.steps == 8
+    assert math.isfinite(result.loss)
+    (row,) = jigsaw.score(chosen, model, PICTURES.test, beam=2)
+    assert row["puzzles"] == 80
+
+
+@pytest.mark.gpu
+def test_puzzles_on_a_gpu_are_solved_by_their_orders():
+    maker = Puzzles(PICTURES.train, 2, augment="none")
+    order, pieces = maker(50, torch.Generator("cuda").manual_seed(0))
+    known = {join(by_slot, 2).numpy().tobytes() for by_slot in cut(PICTURES.train, 2)}
+    for slots, some in zip(order.cpu(), pieces.cpu(), strict=True):
+        assert join(some[fr.inverse(slots)], 2).numpy().tobytes() in known
