@@ -74,7 +74,8 @@ class Step:
         self._lr_now = lr
         self.average = Average(self.weights, ema) if ema is not None else None
         options: dict[str, Any] = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "clip": clip}
-        self.update = make_update(self.named, device, self.capturing, average=self.average, **options)
+        alone = type(world) is World
+        self.update = make_update(self.named, device, self.capturing, alone, average=self.average, **options)
         objective: nn.Module = Objective(model, bf16, device, cache=not self.capturing)
         self.objective = world.set_up(objective, self.update)
         if compile:
@@ -185,12 +186,23 @@ class Step:
 
 
 def make_update(
-    named: Named, device: torch.device, capturing: bool, *, average: Average | None, **options: Any
+    named: Named,
+    device: torch.device,
+    capturing: bool,
+    alone: bool,
+    *,
+    average: Average | None,
+    **options: Any,
 ) -> Update:
-    """What changes the weights: two launches where the step is captured, torch's optimizer elsewhere."""
+    """What changes the weights: two launches where the step is captured, one call for a process ``alone`` on
+    a CPU, torch's optimizer elsewhere."""
     narrow = any(weight.dtype != torch.float32 or not weight.is_contiguous() for _, weight in named)
     if capturing and not narrow and importlib.util.find_spec("triton") is not None:
         from factorank.training.fused_update import FusedUpdate
 
         return FusedUpdate(named, device, average=average, **options)
+    if device.type == "cpu" and alone and not narrow and importlib.util.find_spec("numba") is not None:
+        from factorank.training.cpu_update import CompiledUpdate
+
+        return CompiledUpdate(named, device, average=average, **options)
     return TorchUpdate(named, device, average=average, capturable=capturing, **options)
