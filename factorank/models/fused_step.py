@@ -13,22 +13,21 @@ import triton.language as tl
 from torch import Tensor
 
 from factorank.models import fused
+from factorank.models.transformer import WholeCache
 
 ROWS = 16
 """Rows of a program of the attention."""
 
 
-class FusedCache:
+class FusedCache(WholeCache):
     """What a stack keeps of the tokens it has seen: room for ``capacity`` of them."""
 
     def __init__(self, parameters: Sequence[Tensor], heads: int, capacity: int, eps: float = 1e-5) -> None:
         self.parameters, self.heads, self.capacity, self.eps = list(parameters), heads, capacity, eps
-        self.length = 0
         self._narrow = fused.narrowed(self.parameters)[1]
         self._qkv: Tensor | None = None
 
     def advance(self, x: Tensor) -> Tensor:
-        """The next token of each row, ``(rows, 1, width)``, through all blocks."""
         rows, _, width = x.shape
         depth, position = len(self.parameters) // fused.PER_BLOCK, self.length
         narrow = functools.partial(torch.empty, dtype=torch.bfloat16, device=x.device)
@@ -65,7 +64,6 @@ class FusedCache:
         return stream.view(rows, 1, width)
 
     def select(self, rows: Tensor) -> None:
-        """Keep the rows of that index, in that order; rows may be repeated."""
         if self._qkv is not None:
             self._qkv = self._qkv[:, :, rows]
 

@@ -1,6 +1,6 @@
 """The network: pre-norm transformer blocks, and a head whose logits stay inside each position's domain."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,15 +36,18 @@ class LayerCache:
             self.keys, self.values = self.keys[rows], self.values[rows]
 
 
-@runtime_checkable
-class WholeCache(Protocol):
-    """A cache of all blocks at once, which also takes a token through them."""
+class WholeCache:
+    """A cache of all blocks at once, which also takes the next token of each row through them."""
 
-    length: int
+    length = 0
 
-    def advance(self, x: Tensor) -> Tensor: ...
+    def advance(self, x: Tensor) -> Tensor:
+        """Tokens ``(rows, 1, width)`` to the same shape."""
+        raise NotImplementedError
 
-    def select(self, rows: Tensor) -> None: ...
+    def select(self, rows: Tensor) -> None:
+        """As of :class:`LayerCache`."""
+        raise NotImplementedError
 
 
 Cache = list[LayerCache | WholeCache]
