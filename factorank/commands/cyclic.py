@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from factorank.commands._jobs import check_jobs, finished
 from factorank.commands._processes import first_process, processes, say
 from factorank.commands._text import table
 from factorank.errors import FactorankError
@@ -36,13 +37,13 @@ class Cyclic:
     """Of training, if other than the preset's."""
     compile: bool = False
     """Pass the loss through torch.compile."""
+    jobs: int = 1
+    """How many laws are trained side by side, each in a process of its own: small runs do not fill a GPU."""
     out: Path | None = None
     """The folder for the runs, cyclic.jsonl and cyclic.png; runs/cyclic unless given, runs/cyclic-paper for
     that preset."""
 
     def run(self) -> int:
-        import torch
-
         from factorank.experiments import cyclic
         from factorank.experiments.record import provenance, write_results
         from factorank.figures import cyclic_figure
@@ -52,27 +53,37 @@ class Cyclic:
         if outside := [nfe for nfe in self.nfe if not 1 <= nfe <= size.n]:
             raise FactorankError(f"--nfe is from 1 to {size.n} at this size, not {outside[0]}")
         out = self.out or Path("runs") / ("cyclic" if self.preset == "laptop" else f"cyclic-{self.preset}")
-        if size.width <= SMALL:
-            torch.set_num_threads(1)
+        check_jobs(self.jobs)
         about = provenance(" ".join(["factorank", *sys.argv[1:]]))
         about["batch_size"] = size.batch_size * processes()
-        rows: list[dict[str, Any]] = []
-        unfinished = []
-        for number, law in enumerate(listed, start=1):
-            say(f"[{number}/{len(listed)}] {law.code}, {law.objective}, seed {law.seed}")
-            model, result = cyclic.learn(
-                law, size, out / "laws", max_seconds=self.max_seconds, compile=self.compile
-            )
-            if result.stopped == "interrupted":
-                say(f"stopped; the same command goes on from {out / 'laws' / law.name}")
-                return 130
-            if result.stopped == "max_seconds":
-                unfinished.append(law.name)
-            if first_process():
+        options = {"max_seconds": self.max_seconds, "compile": self.compile}
+        if self.jobs > 1:
+            options["progress"] = False
+        tasks = [(law, size, out / "laws", self.nfe, options) for law in listed]
+        scored: dict[int, list[dict[str, Any]]] = {}
+        unfinished, rows = [], []
+        try:
+            if self.jobs == 1:
+                say(_announced(1, listed))
+            for index, (result, found) in finished(learn_and_score, tasks, self.jobs):
+                law = listed[index]
+                if result.stopped == "interrupted":
+                    raise KeyboardInterrupt
+                if result.stopped == "max_seconds":
+                    unfinished.append(law.name)
                 trained = {"trained_steps": result.steps, "train_seconds": round(result.seconds, 1)}
-                trained = cyclic.describe(size) | trained | about
-                rows += [row | trained for row in cyclic.score(law, size, model, self.nfe)]
-                write_results(out / "cyclic.jsonl", rows)
+                scored[index] = [row | cyclic.describe(size) | trained | about for row in found]
+                rows = [row for index in sorted(scored) for row in scored[index]]
+                if first_process():
+                    write_results(out / "cyclic.jsonl", rows)
+                done = len(scored)
+                if self.jobs > 1:
+                    say(f"[{done}/{len(listed)}] {law.name}: {result.steps} steps in {result.seconds:.0f} s")
+                elif done < len(listed):
+                    say(_announced(done + 1, listed))
+        except KeyboardInterrupt:
+            say(f"stopped; the same command goes on from {out / 'laws'}")
+            return 130
         if first_process():
             cyclic_figure(out / "cyclic.jsonl", out / "cyclic.png")
             print("\n" + cyclic_table(rows))
@@ -80,6 +91,27 @@ class Cyclic:
                 print(f"\nnot finished, run the same command to go on: {', '.join(unfinished)}")
             print(f"\nwritten to {out}: cyclic.jsonl, cyclic.png")
         return 0
+
+
+def learn_and_score(
+    law: Any, size: Any, out: Path, nfes: tuple[int, ...], options: dict[str, Any]
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Train one law and score it, unless it was interrupted; runs in a process of its own if asked to."""
+    import torch
+
+    from factorank.experiments import cyclic
+
+    if size.width <= SMALL:
+        torch.set_num_threads(1)
+    model, result = cyclic.learn(law, size, out, **options)
+    if result.stopped == "interrupted" or not first_process():
+        return result, []
+    return result, list(cyclic.score(law, size, model, nfes))
+
+
+def _announced(number: int, laws: list[Any]) -> str:
+    law = laws[number - 1]
+    return f"[{number}/{len(laws)}] {law.code}, {law.objective}, seed {law.seed}"
 
 
 def cyclic_table(rows: list[dict[str, Any]]) -> str:

@@ -8,6 +8,8 @@ run resumes from.
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,30 @@ def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpo
     if found is None and resume == "must":
         raise TrainingError(f"resume='must', but {out} holds no checkpoint")
     return found
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Keep other runs out of a folder: the system ends the hold with the process, however that ends.
+
+    Not on systems without ``flock``, such as Windows.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TrainingError(
+                f"another run is training in {out}; wait for it, or choose another out"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def begin(out: Path, identity: dict[str, Any], model: Any) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -157,9 +158,9 @@ def train(
     where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device is None else device)
     if where.type == "cuda" and where.index is None:
         where = torch.device("cuda", torch.cuda.current_device())
-    with torch.random.fork_rng([where] if where.type == "cuda" else []):
+    with torch.random.fork_rng([where] if where.type == "cuda" else []), ExitStack() as held:
         here = world(where, devices, num_nodes, strategy)
-        return _train(model, data, table, kept, watch, settings, here, started)
+        return _train(model, data, table, kept, watch, settings, here, started, held)
 
 
 def _train(
@@ -171,6 +172,7 @@ def _train(
     settings: Settings,
     here: World,
     started: float,
+    held: ExitStack,
 ) -> TrainResult:
     device, seed, n = here.device, settings.seed, getattr(model, "n", None)
     rows = (
@@ -210,7 +212,7 @@ def _train(
         compile=settings.compile,
         capture=settings.capture,
     )
-    found = None if settings.out is None else _open_folder(settings, identity, model, here)
+    found = None if settings.out is None else _open_folder(settings, identity, model, here, held)
     scorer = None if kept is None else HeldOut(kept, size, seed, settings.precision == "bf16", here)
     engine = Engine(settings, model, step, scorer, watch, streams, here, started)
     if found is not None and settings.out is not None:
@@ -264,13 +266,23 @@ def _config(model: Any) -> Any:
     return {"class": type(model).__name__, "config": config() if callable(config) else config}
 
 
-def _open_folder(settings: Settings, identity: dict[str, Any], model: Any, here: World) -> Any:
-    """Find or begin the run: the first process decides, the others read what it has chosen."""
+def _open_folder(
+    settings: Settings, identity: dict[str, Any], model: Any, here: World, held: ExitStack
+) -> Any:
+    """Find or begin the run: the first process decides, the others read what it has chosen.
+
+    ``held`` keeps other runs out of the folder until it is closed.
+    """
     assert settings.out is not None
     found, failed = None, None
     if here.rank == 0:
         try:
+            if settings.out.is_dir():
+                held.enter_context(folder.alone(settings.out))
             found = folder.find_run(settings.out, identity, settings.resume)
+            if not settings.out.is_dir():
+                settings.out.mkdir(parents=True)
+                held.enter_context(folder.alone(settings.out))
             folder.begin(settings.out, identity, model)
         except (TrainingError, OSError) as error:
             failed = error

@@ -237,6 +237,24 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, monkeypatch):
         assert (out / path.relative_to(tmp_path / "quiet")).read_bytes() == path.read_bytes()
 
 
+def test_jobs_side_by_side_give_the_same(tiny, tmp_path, capsys):
+    command = ["cyclic", "--codes", "lehmer", "--objectives", "masked", "--seeds", "2", "--nfe", "1", "--out"]
+    assert main([*command, str(tmp_path / "one")]) == 0
+    assert main([*command, str(tmp_path / "two"), "--jobs", "2"]) == 0
+    assert "[2/2] lehmer-masked-" in capsys.readouterr().out
+    for path in sorted((tmp_path / "one").glob("laws/*/model.safetensors")):
+        assert (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes() == path.read_bytes()
+    kept = [
+        [json.loads(line) for line in (tmp_path / name / "cyclic.jsonl").open()] for name in ("one", "two")
+    ]
+    changing = {"seconds", "train_seconds", "command"}
+    assert [{k: v for k, v in row.items() if k not in changing} for row in kept[0]] == [
+        {k: v for k, v in row.items() if k not in changing} for row in kept[1]
+    ]
+    assert main([*command, str(tmp_path / "three"), "--jobs", "0"]) == 2
+    assert "--jobs is 1 or more, not 0" in capsys.readouterr().err
+
+
 def test_two_processes_write_and_speak_once(tmp_path):
     """torchrun on the CPU: both train, the first samples, prints and writes."""
     script = tmp_path / "run.py"

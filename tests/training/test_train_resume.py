@@ -306,3 +306,18 @@ def test_killed_before_the_first_checkpoint(tmp_path, moment, monkeypatch):
     assert not checkpoints.steps_in(tmp_path / "checkpoints")
     train(again, ORDERS, out=tmp_path, steps=4, **OPTIONS)
     assert same_weights(whole, again)
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    """The second is refused while the first trains, and changes nothing."""
+    refused = []
+
+    def watch(_):
+        before = sorted(path.name for path in tmp_path.rglob("*"))
+        with pytest.raises(TrainingError, match="another run is training in"):
+            train(make(), ORDERS, steps=4, batch_size=10, out=tmp_path, progress=False)
+        refused.append(sorted(path.name for path in tmp_path.rglob("*")) == before)
+        return {}
+
+    train(make(), ORDERS, steps=4, batch_size=10, held_out_every=2, watch=watch, out=tmp_path, progress=False)
+    assert refused == [True, True]

@@ -1,0 +1,52 @@
+"""Independent pieces of work, one after the other or several at once in processes of their own."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any
+
+from factorank.commands._processes import processes
+from factorank.errors import FactorankError
+
+
+def check_jobs(jobs: int) -> None:
+    """Refuse what cannot be."""
+    if jobs < 1:
+        raise FactorankError(f"--jobs is 1 or more, not {jobs}")
+    if jobs > 1 and processes() > 1:
+        raise FactorankError("--jobs runs laws side by side; under torchrun all processes train each law")
+
+
+def finished(
+    work: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], jobs: int
+) -> Iterator[tuple[int, Any]]:
+    """``work(*task)`` of each task with its index, as they are done; ``work`` is importable by name.
+
+    An interruption lets what is running come to an end: training that is interrupted saves itself first.
+    """
+    if jobs == 1:
+        for index, task in enumerate(tasks):
+            yield index, work(*task)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent) as pool:
+        futures = {pool.submit(work, *task): index for index, task in enumerate(tasks)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A worker whose command was killed would train on unseen, in a folder that is needed again."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
