@@ -21,8 +21,7 @@ def loss(model: PermutationModel, code: Tensor, present: Tensor | None, known: K
 
 def log_probs(model: PermutationModel, code: Tensor, memory: Known | None) -> Tensor:
     """The log-probability of every value ``(*rows, n)`` of the codes, given those before it."""
-    logits = model.network.head(model.network.causal_hidden(code, memory))
-    return logits.log_softmax(-1).gather(-1, code[..., None]).squeeze(-1)
+    return model.network.head.log_probs(model.network.causal_hidden(code, memory), code)
 
 
 class AutoregressiveLaw(PermutationLaw):

@@ -322,3 +322,70 @@ def through_attention(
                     _dot(slopes + below, lane_step, key + line, across, n, of_query + at, zero)
                     _dot(slopes + i * lane_step, n * lane_step, query + line, across, n, of_key + at, zero)
                     _dot(weights + i * lane_step, n * lane_step, mixed + line, across, n, of_value + at, zero)
+
+
+@_jit
+def embed(code: Any, values: Any, places: Any, out: Any) -> bool:
+    """``out (tokens, width)``: the row of ``values`` that the token's code names, and that of its place.
+
+    Says whether there is such a row for all of them."""
+    n, width = places.shape
+    for t in range(code.size):
+        value, place = code[t], t % n
+        if not 0 <= value < len(values):
+            return False
+        for w in range(width):
+            out[t, w] = values[value, w] + places[place, w]
+    return True
+
+
+@_jit
+def through_values(of_out: Any, code: Any, of_values: Any) -> None:
+    """Add the gradient of each token to that of the row its code names."""
+    for t in range(code.size):
+        value = code[t]
+        for w in range(of_out.shape[1]):
+            of_values[value, w] += of_out[t, w]
+
+
+@_jit
+def choose(logits: Any, table: Any, allowed: Any, code: Any, chosen: Any) -> None:
+    """``chosen`` is the log-probability of each token's value, among those allowed at its place.
+
+    ``logits (tokens, n)`` lack the table's row ``(n, n)`` of the place; they become the probabilities.
+    """
+    n = logits.shape[1]
+    kind = logits.dtype.type
+    lowest, zero = kind(-np.inf), kind(0)
+    for t in range(code.size):
+        place = t % n
+        if not 0 <= code[t] < n:
+            chosen[t] = np.nan
+            logits[t] = np.nan
+            continue
+        highest = lowest
+        for v in range(n):
+            x = logits[t, v] + table[place, v] if allowed[place, v] else lowest
+            logits[t, v] = x
+            highest = max(highest, x)
+        mine = logits[t, code[t]] - highest
+        total = zero
+        for v in range(n):
+            w = exp(max(logits[t, v] - highest, kind(-1e30))) if allowed[place, v] else zero
+            logits[t, v] = w
+            total += w
+        chosen[t] = mine - kind(math.log(total))
+        total = kind(1) / total
+        for v in range(n):
+            logits[t, v] *= total
+
+
+@_jit
+def through_choice(of_chosen: Any, probabilities: Any, code: Any, out: Any) -> None:
+    """``out (tokens, n)`` is the gradient of the logits."""
+    for t in range(code.size):
+        g = of_chosen[t]
+        for v in range(out.shape[1]):
+            out[t, v] = -g * probabilities[t, v]
+        if 0 <= code[t] < out.shape[1]:
+            out[t, code[t]] += g

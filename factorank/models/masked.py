@@ -43,8 +43,7 @@ def loss(
 
     masked, weight = masked.view(code.shape), weight.view(code.shape[:-1])
     hidden = model.network.hidden(torch.where(masked, model.network.mask_value, code), known, present)
-    log_probs = model.network.head(hidden).log_softmax(-1)
-    chosen = log_probs.gather(-1, code[..., None]).squeeze(-1)
+    chosen = model.network.head.log_probs(hidden, code)
     return -weight * torch.where(masked, chosen, 0).sum(-1)
 
 

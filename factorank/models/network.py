@@ -7,6 +7,8 @@ share its tokens.
 import torch
 from torch import Tensor, nn
 
+from factorank.models import cpu_ends
+from factorank.models.attention import own_cpu_kernels
 from factorank.models.context import Known
 from factorank.models.transformer import Cache, Head, Transformer
 
@@ -43,7 +45,7 @@ class Network(nn.Module):
 
         ``present (*rows, n)`` is false at the padding of shorter lists.
         """
-        x = self.values(code) + self.places
+        x = self._embedded(code)
         if known is not None and known.aligned:
             x = x + known.tokens
         lead, keys = x.shape[:-2], present
@@ -58,6 +60,12 @@ class Network(nn.Module):
         mask = None if keys is None else _as_rows(_never_empty(keys), lead, 1)[:, None, None, :]
         return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
 
+    def _embedded(self, code: Tensor) -> Tensor:
+        """Codes ``(*rows, n)`` and their places as tokens ``(*rows, n, width)``."""
+        if own_cpu_kernels(self.places) and cpu_ends.fits(code, self.values.weight, self.places):
+            return cpu_ends.embed(code, self.values.weight, self.places)
+        return self.values(code) + self.places
+
     def memory(self, known: Known | None, present: Tensor | None) -> Known | None:
         """Autoregressive: run the bidirectional encoder over an aligned context; others are kept."""
         if self.item_encoder is None or known is None:
@@ -70,7 +78,7 @@ class Network(nn.Module):
     def causal_hidden(self, code: Tensor, memory: Known | None) -> Tensor:
         """Autoregressive: codes ``(*rows, n)`` to tokens ``(*rows, n, width)``; i has seen codes 0..i-1."""
         start = torch.full_like(code[..., :1], self.mask_value)
-        x = self.values(torch.cat([start, code[..., :-1]], -1)) + self.places
+        x = self._embedded(torch.cat([start, code[..., :-1]], -1))
         if memory is None or memory.aligned:
             x = x if memory is None else x + memory.tokens
             lead = x.shape[:-2]

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from factorank.models import cpu_blocks
+from factorank.models import cpu_blocks, cpu_ends
 from factorank.models.attention import attend, attend_packed, over_keys, own_cpu_kernels, own_kernels
 
 
@@ -175,6 +175,17 @@ class Head(nn.Module):
         # Near the uniform law at first; it learns the cyclic law faster from there than from unit logits.
         nn.init.normal_(self.weight, std=0.1 * width**-0.5)
         self.register_buffer("allowed", support, persistent=False)
+
+    def log_probs(self, hidden: Tensor, code: Tensor) -> Tensor:
+        """The log-probability of each value of codes ``(*rows, n)``, given tokens ``(*rows, n, width)``."""
+        norm = self.norm
+        weights = (norm.weight, norm.bias, self.weight, self.bias)
+        whole = hidden.shape[:-1] == code.shape and own_cpu_kernels(hidden)
+        if whole and cpu_ends.fits(code, hidden, *weights):
+            return cpu_ends.log_probs(
+                hidden, code, self.allowed, norm.weight, norm.bias, norm.eps, self.weight, self.bias
+            )
+        return self(hidden).log_softmax(-1).gather(-1, code[..., None]).squeeze(-1)
 
     def forward(self, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
         """``(*rows, m, width)`` to ``(*rows, m, n)``; ``positions (*rows, m)`` says which, all if None."""
