@@ -56,7 +56,7 @@ class Train(_Data):
     """convolution, or mlp, which +neighbours, +edges, +contrast and +means extend; mlp+neighbours unless
     given."""
     rounds: int | None = None
-    """How many times pieces listen to those whose edges match; 6 unless given."""
+    """How many times pieces listen to those whose edges match; twice the grid, at most 12, unless given."""
     hints: float | None = None
     """Weight of a loss that tells the encoder the slot of each piece, 1 unless given; 0 for none."""
     augment: str | None = None

@@ -41,6 +41,7 @@ from factorank.experiments.jigsaw_settings import (
     command_of,
     describe,
     every_code,
+    filled,
     setting,
 )
 from factorank.experiments.jigsaw_solving import evaluate, puzzles_per_second, solve, watcher
@@ -139,9 +140,9 @@ def learn(
 def _same_setting(out: Path, chosen: Setting, start: str | Path | None) -> None:
     """Write the setting into the run's folder, or refuse to go on with a run of another one."""
     path = out / "setting.json"
-    ours = asdict(chosen) | {"start": None if start is None else str(start)}
+    ours = asdict(filled(chosen)) | {"start": None if start is None else str(start)}
     if path.exists():
-        theirs = asdict(Setting()) | {"start": None} | json.loads(path.read_bytes())
+        theirs = asdict(filled(Setting())) | {"start": None} | json.loads(path.read_bytes())
         differing = [name for name in ours if theirs.get(name) != json.loads(json.dumps(ours[name]))]
         if differing:
             raise FactorankError(

@@ -41,15 +41,17 @@ class Setting:
     encoder: str = "mlp+neighbours"
     """"convolution", or "mlp", which "+neighbours", "+edges", "+contrast" and "+means" extend; see
     :mod:`factorank.models.pieces`."""
-    rounds: int = 6
-    """How many times pieces listen to their "neighbours" before the transformer."""
+    rounds: int | None = None
+    """How many times pieces listen to their "neighbours" before the transformer. Unless given twice the grid,
+    so that each hears of every other, but at most 12."""
     aligned: bool = True
     """One token for a piece and its code value; otherwise pieces and code are tokens apart."""
     hints: float = 1.0
     """Weight of a loss that tells the encoder the slot of each piece; 0 for none. See
     :mod:`factorank.experiments.jigsaw_hints`."""
     width: int = 128
-    depth: int = 6
+    depth: int | None = None
+    """Blocks of the transformer. Unless given 7, or fewer beside neighbours: 1.7 million parameters at most."""
     heads: int = 8
     dropout: float = 0.0
     augment: str = "crop+flip"
@@ -90,6 +92,16 @@ class Setting:
         return self.grid**2
 
     @property
+    def rounds_used(self) -> int:
+        return min(2 * self.grid, 12) if self.rounds is None else self.rounds
+
+    @property
+    def depth_used(self) -> int:
+        if self.depth is not None:
+            return self.depth
+        return 7 - min(self.grid, 6) // 2 if "neighbours" in self.encoder else 7
+
+    @property
     def masks_used(self) -> Masks:
         return self.masks or ("all" if self.objective == "masked" else "any")
 
@@ -100,7 +112,7 @@ class Setting:
         return self.direction or ("piece-of-slot" if self.code == "insertion" else "slot-of-piece")
 
 
-THEIRS: dict[str, Any] = {"encoder": "convolution", "hints": 0.0, "depth": 7, "lr": 4e-4}
+THEIRS: dict[str, Any] = {"encoder": "convolution", "hints": 0.0, "lr": 4e-4}
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {
@@ -108,7 +120,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "encoder": "convolution",
         "aligned": False,
         "hints": 0.0,
-        "depth": 7,
         "masks": "any",
         "augment": "none",
         "ties": False,
@@ -144,8 +155,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no-neighbours": {"encoder": "mlp"},
     "one-round": {"rounds": 1},
     "no-hints": {"hints": 0.0},
-    "no-neighbours-no-hints": {"encoder": "mlp", "hints": 0.0, "depth": 7},
-    "convolution": {"encoder": "convolution", "hints": 0.0, "depth": 7},
+    "no-neighbours-no-hints": {"encoder": "mlp", "hints": 0.0},
+    "convolution": {"encoder": "convolution", "hints": 0.0},
     "other-direction": {"direction": "piece-of-slot"},
     "all-masks": {"masks": "any"},
     "no-crop-no-flip": {"augment": "none"},
@@ -188,19 +199,19 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel
     shape = (chosen.grid, check_grid(chosen.grid, side), chosen.width)
     context: Pieces
     if kind == "mlp":
-        context = PieceEncoder(*shape, features=tuple(features), rounds=chosen.rounds, **options)
+        context = PieceEncoder(*shape, features=tuple(features), rounds=chosen.rounds_used, **options)
     else:
         context = PieceConvolution(*shape, **options)
     if not ours:
         baseline = GumbelSinkhorn if chosen.method == "gumbel-sinkhorn" else RiffleDiffusion
-        size = (chosen.width, chosen.depth, chosen.heads, chosen.dropout)
+        size = (chosen.width, chosen.depth_used, chosen.heads, chosen.dropout)
         return baseline(chosen.n, context, *size, **chosen.model_options)
     model = (HintedModel if chosen.hints > 0 else PermutationModel)(
         chosen.n,
         chosen.code,
         chosen.objective,
         chosen.width,
-        chosen.depth,
+        chosen.depth_used,
         chosen.heads,
         chosen.dropout,
         context=context,
@@ -242,9 +253,15 @@ def setting_of(model: PermutationModel, run: str | Path | None = None) -> Settin
     )
 
 
+def filled(chosen: Setting) -> Setting:
+    """The setting with everything said that follows from the rest of it."""
+    used = {name: getattr(chosen, f"{name}_used") for name in ("masks", "direction", "rounds", "depth")}
+    return replace(chosen, **used)
+
+
 def describe(chosen: Setting) -> dict[str, Any]:
     """The setting as it goes into each row of the results, flat."""
-    row = asdict(replace(chosen, masks=chosen.masks_used, direction=chosen.direction_used))
+    row = asdict(filled(chosen))
     for old, new in (("seconds", "train_limit"), ("steps", "step_limit")):
         row[new] = row.pop(old)
     own = row.pop("model_options")
