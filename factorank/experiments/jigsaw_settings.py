@@ -51,7 +51,7 @@ class Setting:
     :mod:`factorank.experiments.jigsaw_hints`."""
     width: int = 128
     depth: int | None = None
-    """Blocks of the transformer. Unless given 7, or fewer beside neighbours: 1.7 million parameters at most."""
+    """Blocks of the transformer; unless given 7, or with neighbours fewer, for 1.7 million parameters."""
     heads: int = 8
     dropout: float = 0.0
     augment: str = "crop+flip"
