@@ -1,5 +1,8 @@
 """Errors of the library. All are ``ValueError``s, and all say what was given, where, and what is allowed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class FactorankError(ValueError):
     """Base class of every error that factorank raises for bad input."""
@@ -31,3 +34,19 @@ class TrainingError(FactorankError):
 
 class ModelError(FactorankError):
     """A model cannot be built, loaded, or asked for this law."""
+
+
+@contextmanager
+def short_of_memory(advice: str) -> Iterator[None]:
+    """Add to an error that the memory is used up, of a GPU or of the machine, what can be done about it."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        # Torch has a class for GPUs alone; for the machine's memory there is only the text.
+        if (
+            type(error).__name__ == "OutOfMemoryError"
+            or isinstance(error, MemoryError)
+            or "can't allocate memory" in str(error)
+        ):
+            error.add_note(advice)
+        raise

@@ -24,7 +24,7 @@ FEWEST = 8
 """Lists at least: below, most lanes would be empty."""
 PER_BLOCK = 12
 """Parameters of a block: gain, shift, weight, bias, weight, bias of the attention half; then of the MLP."""
-RESIDENT = 2**18
+RESIDENT = 2**16
 """Numbers of the stream that are taken through all blocks at once where nothing is kept, to stay in cache."""
 GRAIN = 2**16
 """Numbers that a thread should have at least: waking one costs tens of microseconds."""

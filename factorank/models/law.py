@@ -11,7 +11,7 @@ from torch.distributions import Distribution, constraints
 from torch.types import _size
 
 from factorank.distributions.base import permutation
-from factorank.errors import ModelError
+from factorank.errors import ModelError, short_of_memory
 from factorank.models import orders
 from factorank.models.choosers import Chooser, Draw
 from factorank.models.given import Given, Step, evaluating
@@ -107,8 +107,13 @@ class PermutationLaw(Distribution):
         return order, nfe.view(torch.Size((*shape, *self.batch_shape)))
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None, nfe: Tensor | None) -> Tensor:
-        result = torch.empty((shape.numel(), self.given.rows, self.n), dtype=torch.int64, device=self._device)
-        with evaluating(self.model):
+        size = (shape.numel(), self.given.rows, self.n)
+        advice = (
+            f"the result alone takes {8 * math.prod(size):,} bytes: draw fewer samples at once; what the"
+            f" network takes follows factorank.models.law.CHUNK, now {CHUNK}"
+        )
+        with short_of_memory(advice), evaluating(self.model):
+            result = torch.empty(size, dtype=torch.int64, device=self._device)
             for given, rows, draws in self._chunks(shape.numel()):
                 drawn = self._sampler.draw(given, rows, draws.stop - draws.start, generator)
                 result[draws, rows] = drawn[0]

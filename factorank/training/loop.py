@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from factorank.errors import TrainingError
+from factorank.errors import TrainingError, short_of_memory
 from factorank.training import data as sources
 from factorank.training import folder
 from factorank.training.checks import Batch, check_table, fingerprint
@@ -221,12 +221,10 @@ def _train(
     try:
         if was_padded and table is not None and not any((one[0] < 0).any() for one in (table, kept) if one):
             model.padded = False  # type: ignore[assignment]  # no list is short: attention needs no mask
-        if engine.stopped is None:
-            engine.run()
-        engine.settle()
-    except torch.OutOfMemoryError as error:
-        error.add_note(f"lower batch_size (now {size}); accumulate makes up for it")
-        raise
+        with short_of_memory(f"lower batch_size (now {size}); accumulate makes up for it"):
+            if engine.stopped is None:
+                engine.run()
+            engine.settle()
     finally:
         model.eval()
         if was_padded:
