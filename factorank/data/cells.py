@@ -12,6 +12,8 @@ from typing import Any
 from factorank.data.parts import fail, read_text
 from factorank.errors import FactorankError
 
+_separator = re.compile(r"[;\t|]")
+
 
 @dataclass
 class Table:
@@ -26,7 +28,8 @@ class Table:
 
 def read_csv(path: Path) -> Table:
     """The cells of a CSV file: commas, double quotes, one line of column names."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    text = read_text(path)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[tuple[str, Sequence[Any]]] = []
     columns: list[str] | None = None
     line = 0
@@ -39,7 +42,9 @@ def read_csv(path: Path) -> Table:
             cells = [cell.strip() for cell in cells]
             if columns is None:
                 columns, header = cells, where
-                if len(cells) == 1 and (found := re.search(r"[;\t|]", cells[0])):
+                # One column whose name is quoted is meant as one.
+                quoted = text.lstrip().startswith('"')
+                if len(cells) == 1 and not quoted and (found := _separator.search(cells[0])):
                     fail(where, f"the columns are separated by {found[0]!r}; they should be by commas")
             elif len(cells) != len(columns):
                 fail(where, f"the row has {len(cells)} cells, but there are {len(columns)} columns")
@@ -55,7 +60,8 @@ def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """The same as text."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    alone = len(columns) == 1 and _separator.search(columns[0])
+    (csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL) if alone else writer).writerow(columns)
     # A row of one empty cell would be a blank line; csv quotes it.
     writer.writerows(rows)
     return text.getvalue()

@@ -61,6 +61,13 @@ def test_table_round_trip(suffix, layout, votes, tmp_path):
     path.unlink()
 
 
+@pytest.mark.parametrize("name", ["|", "a;b"])
+def test_one_column_may_be_named_like_a_separator(name, tmp_path):
+    votes = Rankings([name], torch.tensor([[0]]), torch.tensor([2]))
+    write_rankings(votes, tmp_path / "votes.csv", "ranks")
+    assert read_rankings(tmp_path / "votes.csv", "ranks") == votes
+
+
 @pytest.mark.parametrize("suffix", TABLES)
 @pytest.mark.parametrize("layout", tables.LAYOUTS)
 def test_the_layout_is_recognised(suffix, layout, tmp_path):
