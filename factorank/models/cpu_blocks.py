@@ -55,31 +55,40 @@ def apply(
     causal: bool,
     dropout: float,
     eps: float = 1e-5,
+    positions: Tensor | None = None,
 ) -> Tensor:
     """Blocks of ``(rows, tokens, width)``; ``parameters`` are PER_BLOCK for each block.
 
-    ``present`` is bool ``(rows, tokens)``: the tokens that may be looked at.
+    ``present`` is bool ``(rows, tokens)``: the tokens that may be looked at. ``positions (rows, some)`` are
+    the tokens that are asked for, all if None: the last block does the others' share of attention only.
     """
     keeps = torch.is_grad_enabled() and (x.requires_grad or any(one.requires_grad for one in parameters))
     settings = (heads, causal, dropout, eps)
     if keeps:
         made: Tensor = _Blocks.apply(x, present, settings, *parameters)
-        return made
+        return take(made, positions)
     rows, n, width = x.shape
     at_once = -(-max(RESIDENT * torch.get_num_threads() // (n * width), 1) // LANES) * LANES
     if (
         dropout > 0 or rows <= at_once
     ):  # with dropout the order of the random numbers is that of the plain blocks
-        return _Pass(x, parameters, present, settings, keeps=False).forward(x)
-    result = torch.empty_like(x, memory_format=torch.contiguous_format)
+        return _Pass(x, parameters, present, settings, keeps=False).forward(x, positions)
+    result = x.new_empty((rows, n if positions is None else positions.shape[1], width))
     part = None
     for first in range(0, rows, at_once):
         some = slice(first, min(first + at_once, rows))
         seen = None if present is None else present[some]
         if part is None or some.stop - first < at_once or seen is not None:
             part = _Pass(x[some], parameters, seen, settings, keeps=False)
-        result[some] = part.forward(x[some])
+        result[some] = part.forward(x[some], None if positions is None else positions[some])
     return result
+
+
+def take(tokens: Tensor, positions: Tensor | None) -> Tensor:
+    """``(rows, tokens, width)`` at positions ``(rows, some)``, or all."""
+    if positions is None:
+        return tokens
+    return tokens.gather(1, positions[..., None].expand(*positions.shape, tokens.shape[-1]))
 
 
 class _Blocks(torch.autograd.Function):
@@ -137,7 +146,7 @@ class _Pass:
     def at(self, index: int) -> int:
         return index if self.keeps else 0
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         stream = self.streams[0].view(self.n, self.lists, self.width)
         stream[:, : self.rows] = x.detach().transpose(0, 1)
         if self.rows < self.lists:
@@ -148,6 +157,8 @@ class _Pass:
             first, second, i = self.at(2 * block), self.at(2 * block + 1), self.at(block)
             torch.addmm(b_in[:, None], w_in, self.normed[first].T, out=self.qkv[i])
             self._attention(i)
+            if positions is not None and block == self.depth - 1 and self.dropout == 0:
+                return self._end(positions)
             torch.mm(self.mixed[i].T, w_out.T, out=self.change)
             self._close(2 * block)
             torch.addmm(b_up, self.normed[second], w_up.T, out=self.slope[i])
@@ -155,7 +166,24 @@ class _Pass:
             torch.mm(self.active[i], w_down.T, out=self.change)
             self._close(2 * block + 1)
         last = self.streams[-1].view(self.n, self.lists, self.width)[:, : self.rows]
-        return last.transpose(0, 1).contiguous()
+        return take(last.transpose(0, 1), positions).contiguous()
+
+    def _end(self, positions: Tensor) -> Tensor:
+        """The rest of the last block after its attention, for the tokens at ``positions (rows, some)``."""
+        token = (positions * self.lists + torch.arange(self.rows)[:, None]).view(-1)
+        x, mixed = self.streams[0].index_select(0, token), self.mixed[0].index_select(1, token)
+        _, _, _, _, w_out, _, _, _, w_up, b_up, w_down, _ = self._of(self.depth - 1)
+        b_out, gain, shift, b_down = (self.arrays[PER_BLOCK * (self.depth - 1) + i] for i in (5, 6, 7, 11))
+        change, normed, (means, scales) = mixed.T @ w_out.T, torch.empty_like(x), x.new_empty((2, len(x)))
+        stream, spare = x.numpy(), (normed.numpy(), means.numpy(), scales.numpy())
+        rest = (gain, shift, self.eps)
+        kernels().close(stream, change.numpy(), b_out, stream, True, False, stream, *rest, True, *spare)
+        wide = torch.addmm(b_up, normed, w_up.T)
+        active = torch.empty_like(wide)
+        kernels().gelu(wide.numpy().reshape(-1), active.numpy().reshape(-1), False)
+        change = active @ w_down.T
+        kernels().close(stream, change.numpy(), b_down, stream, True, False, stream, *rest, False, *spare)
+        return x.view(*positions.shape, self.width)
 
     def backward(self, gradient: Tensor) -> tuple[Tensor, list[Tensor]]:
         width, tokens = self.width, self.tokens

@@ -127,9 +127,9 @@ class MaskedLaw(PermutationLaw):
             if shared:
                 logits = self._first_logits(given, start)
             else:
-                hidden = model.network.hidden(code, given.known, given.present)
                 where = positions if static else None
-                logits = model.network.head(hidden if where is None else _take(hidden, where), where)
+                hidden = model.network.hidden(code, given.known, given.present, where)
+                logits = model.network.head(hidden, where)
             if not static:
                 positions, inside = self._choose(logits, remaining, length, step)
                 logits = logits if shared else _take(logits, positions)

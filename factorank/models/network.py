@@ -40,10 +40,13 @@ class Network(nn.Module):
         """What stands for a masked position, or for the start of the sequence, among the values."""
         return self.n
 
-    def hidden(self, code: Tensor, known: Known | None, present: Tensor | None) -> Tensor:
+    def hidden(
+        self, code: Tensor, known: Known | None, present: Tensor | None, positions: Tensor | None = None
+    ) -> Tensor:
         """Masked: codes ``(*rows, n)``, masked positions at ``mask_value``, to tokens ``(*rows, n, width)``.
 
-        ``present (*rows, n)`` is false at the padding of shorter lists.
+        ``present (*rows, n)`` is false at the padding of shorter lists. ``positions (*rows, some)`` are the
+        tokens that are asked for, all if None.
         """
         x = self._embedded(code)
         if known is not None and known.aligned:
@@ -58,7 +61,10 @@ class Network(nn.Module):
                 parts = [_mask_or_true(known.present, lead, before, x), _mask_or_true(keys, lead, self.n, x)]
                 keys = torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], -1)
         mask = None if keys is None else _as_rows(_never_empty(keys), lead, 1)[:, None, None, :]
-        return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
+        if positions is None:
+            return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
+        where = _as_rows(positions, lead, 1) + before
+        return self.transformer(x, mask, positions=where).view(*lead, -1, self.width)
 
     def _embedded(self, code: Tensor) -> Tensor:
         """Codes ``(*rows, n)`` and their places as tokens ``(*rows, n, width)``."""

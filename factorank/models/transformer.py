@@ -108,22 +108,24 @@ class Transformer(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
+        """``positions (rows, some)`` are the tokens that are asked for, all if None."""
         if cache is not None and isinstance(cache[0], WholeCache):
             return cache[0].advance(x)
         if cache is None and own_cpu_kernels(x) and over_keys(mask, x.shape[0]):
             weights = list(self.parameters())
             if cpu_blocks.fits(x, weights):
-                return self._fused(cpu_blocks, weights, x, mask, causal)
+                return self._fused(cpu_blocks, weights, x, mask, causal, positions=positions)
         if cache is None and self._can_fuse(x, mask):
             from factorank.models import fused
 
-            return self._fused(fused, list(self.parameters()), x, mask, causal)
+            return cpu_blocks.take(self._fused(fused, list(self.parameters()), x, mask, causal), positions)
         for i, block in enumerate(self.blocks):
             layer = None if cache is None else cache[i]
             assert not isinstance(layer, WholeCache)
             x = block(x, mask, causal, layer)
-        return x
+        return cpu_blocks.take(x, positions)
 
     def _can_fuse(self, x: Tensor, mask: Tensor | None) -> bool:
         narrow = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
@@ -136,7 +138,13 @@ class Transformer(nn.Module):
         return fused.fits(x, self.heads) and all(weight.dtype == x.dtype for weight in self.parameters())
 
     def _fused(
-        self, kernels: Any, weights: list[nn.Parameter], x: Tensor, mask: Tensor | None, causal: bool
+        self,
+        kernels: Any,
+        weights: list[nn.Parameter],
+        x: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        **options: Any,
     ) -> Tensor:
         made: Tensor = kernels.apply(
             x,
@@ -145,6 +153,7 @@ class Transformer(nn.Module):
             heads=self.heads,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
+            **options,
         )
         return made
 

@@ -97,6 +97,19 @@ def test_without_gradients_long_batches_go_through_in_parts(monkeypatch, plainly
             torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-5)
 
 
+def test_tokens_asked_for_are_those_of_all(monkeypatch, plainly):
+    blocks = stack(16, 2, 2).eval()
+    x, positions = torch.randn(50, 6, 16), torch.rand(50, 6).argsort(-1)[:, :4]
+    wanted = blocks(x).detach().gather(1, positions[..., None].expand(-1, -1, 16))
+    torch.testing.assert_close(blocks(x, positions=positions), wanted)
+    with torch.no_grad():
+        for resident in (cpu_blocks.RESIDENT, 16 * 6 * 16):
+            monkeypatch.setattr(cpu_blocks, "RESIDENT", resident)
+            torch.testing.assert_close(blocks(x, positions=positions), wanted)
+        plainly(True)
+        torch.testing.assert_close(blocks(x, positions=positions), wanted, rtol=2e-5, atol=2e-5)
+
+
 def test_threads_change_nothing(monkeypatch):
     blocks, x = stack(16, 1, 2), torch.randn(60, 6, 16)
     alone = there_and_back(blocks, x, None, False)
