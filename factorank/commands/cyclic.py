@@ -31,6 +31,12 @@ class Cyclic:
     """Network evaluations to sample masked models at; all from 1 to n unless given."""
     steps: int | None = None
     """Training steps, if other than the preset's."""
+    dropout: float | None = None
+    """Of the network, if other than the preset's."""
+    weight_decay: float | None = None
+    """Of the network's matrices, if other than the preset's."""
+    watch: bool = False
+    """Sample every law fifty times while it trains: cyclic and seen samples go to cyclic-curve.jsonl."""
     max_seconds: float | None = None
     """Stop training a law after this much time; the same command goes on with it."""
     precision: Literal["fp32", "bf16"] | None = None
@@ -46,9 +52,15 @@ class Cyclic:
     def run(self) -> int:
         from factorank.experiments import cyclic
         from factorank.experiments.record import provenance, write_results
-        from factorank.figures import cyclic_figure
+        from factorank.figures import curve_figure, cyclic_figure
 
-        size = cyclic.preset(self.preset, steps=self.steps, precision=self.precision)
+        size = cyclic.preset(
+            self.preset,
+            steps=self.steps,
+            precision=self.precision,
+            dropout=self.dropout,
+            weight_decay=self.weight_decay,
+        )
         listed = cyclic.laws(self.codes, self.objectives, self.seeds)
         if outside := [nfe for nfe in self.nfe if not 1 <= nfe <= size.n]:
             raise FactorankError(f"--nfe is from 1 to {size.n} at this size, not {outside[0]}")
@@ -59,7 +71,7 @@ class Cyclic:
         options = {"max_seconds": self.max_seconds, "compile": self.compile}
         if self.jobs > 1:
             options["progress"] = False
-        tasks = [(law, size, out / "laws", self.nfe, options) for law in listed]
+        tasks = [(law, size, out / "laws", self.nfe, self.watch, options) for law in listed]
         scored: dict[int, list[dict[str, Any]]] = {}
         unfinished, rows = [], []
         try:
@@ -84,17 +96,25 @@ class Cyclic:
         except KeyboardInterrupt:
             say(f"stopped; the same command goes on from {out / 'laws'}")
             return 130
+        if first_process() and self.watch:
+            seen = [row | about for law in listed for row in cyclic.curve(law, size, out / "laws")]
+            write_results(
+                out / "cyclic-curve.jsonl",
+                [row | {"dropout": size.dropout, "weight_decay": size.weight_decay} for row in seen],
+            )
+            curve_figure(out / "cyclic-curve.jsonl", out / "cyclic-curve.png")
         if first_process():
             cyclic_figure(out / "cyclic.jsonl", out / "cyclic.png")
             print("\n" + cyclic_table(rows))
             if unfinished:
                 print(f"\nnot finished, run the same command to go on: {', '.join(unfinished)}")
-            print(f"\nwritten to {out}: cyclic.jsonl, cyclic.png")
+            more = ", cyclic-curve.jsonl, cyclic-curve.png" if self.watch else ""
+            print(f"\nwritten to {out}: cyclic.jsonl, cyclic.png{more}")
         return 0
 
 
 def learn_and_score(
-    law: Any, size: Any, out: Path, nfes: tuple[int, ...], options: dict[str, Any]
+    law: Any, size: Any, out: Path, nfes: tuple[int, ...], watch: bool, options: dict[str, Any]
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train one law and score it, unless it was interrupted; runs in a process of its own if asked to."""
     import torch
@@ -103,6 +123,8 @@ def learn_and_score(
 
     if size.width <= SMALL:
         torch.set_num_threads(1)
+    if watch:
+        options = options | {"watch": cyclic.watcher(law, size)}
     model, result = cyclic.learn(law, size, out, **options)
     if result.stopped == "interrupted" or not first_process():
         return result, []

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 import tyro
 
 
+Name = Literal["cyclic", "cyclic-curve", "codes", "jigsaw", "rerank", "rerank-calibration", "speed", "votes"]
+
+
 @dataclass
 class Figure:
     """Draw the figure of an experiment from its results file."""
 
-    name: Annotated[
-        Literal["cyclic", "codes", "jigsaw", "rerank", "rerank-calibration", "speed", "votes"],
-        tyro.conf.Positional,
-    ]
+    name: Annotated[Name, tyro.conf.Positional]
     """The experiment or benchmark."""
     results: Path | None = None
     """Its results; results/NAME.jsonl unless given."""

@@ -6,9 +6,10 @@ tell how many are different, valid, cyclic, and seen in training; the likelihood
 tell how far the model is from the target, in bits, and how uniform it is.
 """
 
+import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class Preset:
     patience: int | None = None
     """How many of the fifty held-out scores may pass without a better one."""
     precision: str = "fp32"
+    weight_decay: float = 0.01
 
 
 PRESETS = {
@@ -129,6 +131,7 @@ def learn(
         held_out=size.held_out if stops_early else None,
         patience=size.patience if stops_early else None,
         precision=size.precision,
+        weight_decay=size.weight_decay,
         seed=law.seed,
         out=None if out is None else out / law.name,
         **options,
@@ -173,6 +176,37 @@ def score(
             yield row | {"seconds": round(time.perf_counter() - started, 2)}
 
 
+def watcher(law: Law, size: Preset, samples: int = 2000) -> Callable[[PermutationModel], dict[str, float]]:
+    """For ``train(watch=…)``: how many samples at the highest NFE are cyclic, and how many of them were seen.
+
+    Together over the steps they tell learning from learning by heart.
+    """
+    seen, _ = cyclic_split(size.n, size.share, law.seed)
+
+    def watch(model: PermutationModel) -> dict[str, float]:
+        generator = torch.Generator(next(model.parameters()).device).manual_seed(law.seed)
+        drawn = model.distribution(unmask="left-to-right").sample((samples,), generator=generator).cpu()
+        return {"cyclic": metrics.cyclic_share(drawn), "in_train": in_train(drawn, seen)}
+
+    return watch
+
+
+def curve(law: Law, size: Preset, out: Path) -> list[dict[str, Any]]:
+    """What :func:`watcher` saw of a run in ``out``: a flat row for each time, with the held-out bits then."""
+    found: dict[int, dict[str, Any]] = {}
+    for line in (out / law.name / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if "cyclic" in row or "held_out_bits" in row:
+            found.setdefault(row["step"], {}).update(row)
+    kept = ("cyclic", "in_train", "held_out_bits")
+    about = {"experiment": "cyclic-curve", "n": size.n, **asdict(law)}
+    return [
+        about | {"step": step} | {key: row.get(key) for key in kept}
+        for step, row in sorted(found.items())
+        if "cyclic" in row
+    ]
+
+
 def in_train(samples: Tensor, seen: Tensor) -> float:
     """Of the samples ``(samples, n)`` that are cyclic, how many are rows of ``seen``; 0 if none is cyclic.
 
@@ -203,5 +237,16 @@ def _likelihoods(distribution: Any, target: Tensor) -> dict[str, float]:
 
 def describe(size: Preset) -> dict[str, Any]:
     """The settings that belong in each row of the results."""
-    kept = ("width", "depth", "heads", "dropout", "batch_size", "lr", "steps", "precision", "share")
+    kept = (
+        "width",
+        "depth",
+        "heads",
+        "dropout",
+        "batch_size",
+        "lr",
+        "steps",
+        "precision",
+        "share",
+        "weight_decay",
+    )
     return {key: value for key, value in asdict(size).items() if key in kept}

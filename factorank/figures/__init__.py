@@ -4,7 +4,7 @@ import os
 
 from factorank.errors import FactorankError
 from factorank.figures.codes import codes_figure
-from factorank.figures.cyclic import cyclic_figure
+from factorank.figures.cyclic import curve_figure, cyclic_figure
 from factorank.figures.drawing import read_results
 from factorank.figures.fits import fit_figure
 from factorank.figures.jigsaw import jigsaw_figure, puzzle_figure
@@ -16,6 +16,7 @@ __all__ = [
     "FIGURES",
     "calibration_figure",
     "codes_figure",
+    "curve_figure",
     "cyclic_figure",
     "draw",
     "fit_figure",
@@ -30,6 +31,7 @@ __all__ = [
 
 FIGURES = {
     "cyclic": cyclic_figure,
+    "cyclic-curve": curve_figure,
     "codes": codes_figure,
     "jigsaw": jigsaw_figure,
     "rerank": rerank_figure,

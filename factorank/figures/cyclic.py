@@ -65,6 +65,51 @@ def cyclic_figure(
     save(figure, path)
 
 
+def curve_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """While laws are learnt: cyclic samples against those of them that were trained on, a panel an objective.
+
+    A law that is learnt rises at the left, at the share that was trained on; one that is learnt by heart
+    wanders to the right. The large mark is where held-out likelihood is best, or the end.
+    """
+    pyplot = pyplot_module()
+    rows = read_results(results)
+    if not rows:
+        raise FactorankError(f"{results} holds no results")
+    objectives = [one for one in ("masked", "autoregressive") if any(row["objective"] == one for row in rows)]
+    figure, axes = pyplot.subplots(
+        1, len(objectives), figsize=(1 + 4.6 * len(objectives), 4.6), layout="constrained", squeeze=False
+    )
+    for axis, objective in zip(axes[0], objectives, strict=True):
+        for code, (grey, mark, line) in CODE_STYLES.items():
+            label: str | None = code
+            runs: dict[Any, list[dict[str, Any]]] = {}
+            for row in rows:
+                if (row["code"], row["objective"]) == (code, objective):
+                    runs.setdefault((row["seed"], row["dropout"], row["weight_decay"]), []).append(row)
+            for run in runs.values():
+                run = sorted(run, key=lambda row: row["step"])
+                points = [(100 * row["in_train"], 100 * row["cyclic"]) for row in run]
+                axis.plot(*zip(*points, strict=True), color=grey, linestyle=line, linewidth=1.2)
+                scored = [row for row in run if row["held_out_bits"] is not None]
+                best = min(scored, key=lambda row: row["held_out_bits"]) if scored else run[-1]
+                axis.plot(
+                    100 * best["in_train"],
+                    100 * best["cyclic"],
+                    color=grey,
+                    marker=mark,
+                    markersize=9,
+                    markeredgecolor="black",
+                    linestyle="none",
+                    label=label,
+                )
+                label = None
+        axis.set(title=objective, xlabel="of the cyclic samples, trained on (%)", ylabel="cyclic samples (%)")
+        axis.set(xlim=(0, 102), ylim=(0, 102))
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=9, loc="lower right")
+    save(figure, path)
+
+
 def _by_nfe(rows: list[dict[str, Any]], key: str, scale: float) -> list[tuple[int, float]]:
     """The mean of a value over the rows of each NFE, where it is known."""
     found: dict[int, list[float]] = {}

@@ -185,6 +185,25 @@ def test_the_command_from_end_to_end(tiny, tmp_path, capsys, monkeypatch):
     assert figure.read_bytes() == (folder / "cyclic.png").read_bytes()
 
 
+def test_a_watched_run_tells_learning_from_learning_by_heart(tiny, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["cyclic", "--codes", "lehmer", "--watch", "--dropout", "0.1", "--nfe", "1", "--out", str(out)]
+    assert main(command) == 0
+    assert "cyclic-curve.png" in capsys.readouterr().out
+    rows = [json.loads(line) for line in (out / "cyclic-curve.jsonl").read_text().splitlines()]
+    assert {row["objective"] for row in rows} == {"masked", "autoregressive"}
+    assert {row["dropout"] for row in rows} == {0.1}
+    for objective in ("masked", "autoregressive"):
+        mine = [row for row in rows if row["objective"] == objective]
+        assert [row["step"] for row in mine] == sorted({row["step"] for row in mine})
+        assert all(0 <= row["cyclic"] <= 1 and 0 <= row["in_train"] <= 1 for row in mine)
+        assert (mine[-1]["held_out_bits"] is None) == (objective == "masked")
+    figure = out / "again.png"
+    results = ["--results", str(out / "cyclic-curve.jsonl"), "--out", str(figure)]
+    assert main(["figure", "cyclic-curve", *results]) == 0
+    assert figure.read_bytes() == (out / "cyclic-curve.png").read_bytes()
+
+
 def test_the_table_has_means_over_the_seeds():
     base = {"n": 4, "share": 0.2, "samples": 10, "unique_expected": 0.5, "unmask": "left-to-right"}
     base |= {"code": "lehmer", "objective": "masked", "unique_cyclic": 0.5, "in_train": 0.25}
