@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-
 Name = Literal["cyclic", "cyclic-curve", "codes", "jigsaw", "rerank", "rerank-calibration", "speed", "votes"]
 
 
