@@ -66,6 +66,7 @@ class Cyclic:
             raise FactorankError(f"--nfe is from 1 to {size.n} at this size, not {outside[0]}")
         out = self.out or Path("runs") / ("cyclic" if self.preset == "laptop" else f"cyclic-{self.preset}")
         check_jobs(self.jobs)
+        choose_threads(size)
         about = provenance(" ".join(["factorank", *sys.argv[1:]]))
         about["batch_size"] = size.batch_size * processes()
         options = {"max_seconds": self.max_seconds, "compile": self.compile}
@@ -113,16 +114,21 @@ class Cyclic:
         return 0
 
 
+def choose_threads(size: Any) -> None:
+    """One thread for a small network; rows of results tell how many there were."""
+    import torch
+
+    if size.width <= SMALL:
+        torch.set_num_threads(1)
+
+
 def learn_and_score(
     law: Any, size: Any, out: Path, nfes: tuple[int, ...], watch: bool, options: dict[str, Any]
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train one law and score it, unless it was interrupted; runs in a process of its own if asked to."""
-    import torch
-
     from factorank.experiments import cyclic
 
-    if size.width <= SMALL:
-        torch.set_num_threads(1)
+    choose_threads(size)
     if watch:
         options = options | {"watch": cyclic.watcher(law, size)}
     model, result = cyclic.learn(law, size, out, **options)
