@@ -5,6 +5,7 @@ the *rank*: ``rank[j]`` is the place of item j. Any integer dtype goes in and th
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -122,7 +123,7 @@ def random_permutations(
     >>> random_permutations(4, (2,), generator=torch.Generator().manual_seed(0)).shape
     torch.Size([2, 4])
     """
-    return _shuffle(n, shape, 0, generator, dtype, device)
+    return _shuffle(_items(n), shape, 0, generator, dtype, device)
 
 
 def random_cyclic(
@@ -138,6 +139,7 @@ def random_cyclic(
     >>> is_cyclic(random_cyclic(6, (3,)))
     tensor([True, True, True])
     """
+    n = _items(n)
     if n == 0:
         raise PermutationError("there is no cyclic permutation of 0 items; n is at least 1")
     return _shuffle(n, shape, 1, generator, dtype, device)
@@ -151,8 +153,7 @@ def _shuffle(
     dtype: torch.dtype,
     device: torch.device | str | None,
 ) -> Tensor:
-    if n < 0:
-        raise PermutationError(f"a permutation has 0 or more items, not {n}")
+    shape = checked_shape(shape, PermutationError)
     if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool or n - 1 > torch.iinfo(dtype).max:
         raise PermutationError(
             f"{dtype} cannot hold permutations of {n} items; use an integer dtype that can"
@@ -255,6 +256,32 @@ def _factorials(n: int, device: torch.device) -> Tensor:
 
 
 # Checks, shared by everything that takes permutations.
+
+
+def checked_shape(shape: Sequence[int], error: type[FactorankError]) -> torch.Size:
+    """The shape of a batch to draw; what is none is refused with an ``error`` that says what one is."""
+    if torch.compiler.is_compiling():
+        return torch.Size(shape)
+    try:
+        sizes = [-1 if isinstance(size, bool) else operator.index(size) for size in shape]
+    except TypeError:
+        sizes = [-1]
+    if min(sizes, default=0) < 0:
+        such = f"({shape},)" if isinstance(shape, int) and shape >= 0 else "(3,)"
+        raise error(f"a shape is a tuple of whole numbers of 0 or more, such as {such}, not {shape!r}")
+    return torch.Size(sizes)
+
+
+def _items(n: int) -> int:
+    if torch.compiler.is_compiling():
+        return n
+    try:
+        number = -1 if isinstance(n, bool) else operator.index(n)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise PermutationError(f"a permutation has a whole number of items, 0 or more, not {n!r}")
+    return number
 
 
 def check_integer(tensor: Tensor, what: str, error: type[FactorankError] = PermutationError) -> None:

@@ -84,6 +84,15 @@ def test_draws() -> None:
     assert fr.is_cyclic(fr.random_cyclic(10_000)).all()
     with pytest.raises(fr.PermutationError, match="n is at least 1"):
         fr.random_cyclic(0)
+    for draw in (fr.random_permutations, fr.random_cyclic):
+        with pytest.raises(fr.PermutationError, match=r"such as \(3,\), not 3"):
+            draw(5, 3)
+        for shape in ((-1,), (2.0,), (True,), "3", None):
+            with pytest.raises(fr.PermutationError, match="a shape is a tuple of whole numbers of 0 or more"):
+                draw(5, shape)
+        for n in ("5", 5.0, -1, True, None):
+            with pytest.raises(fr.PermutationError, match="has a whole number of items, 0 or more, not"):
+                draw(n, (3,))
     with pytest.raises(fr.PermutationError, match="not -1"):
         fr.random_permutations(-1)
     for dtype in (torch.float32, torch.bool):

@@ -10,7 +10,14 @@ from torch.distributions import Distribution, constraints
 from torch.types import _size
 
 from factorank.errors import DistributionError, PermutationError
-from factorank.permutations import check_integer, check_permutation, inverse, is_permutation, permutation_at
+from factorank.permutations import (
+    check_integer,
+    check_permutation,
+    checked_shape,
+    inverse,
+    is_permutation,
+    permutation_at,
+)
 
 if TYPE_CHECKING:
     from factorank.distributions.fitting.report import FitReport
@@ -105,7 +112,7 @@ class PermutationDistribution(Distribution):
     def sample(self, sample_shape: _size = (), *, generator: torch.Generator | None = None) -> Tensor:
         """Draw orders ``(*sample_shape, *batch, n)``, int64, from torch's generator or the one given."""
         with torch.no_grad():
-            return self._sample(torch.Size(sample_shape), generator)
+            return self._sample(checked_shape(sample_shape, DistributionError), generator)
 
     def log_prob(self, order: Tensor) -> Tensor:
         """The log-probability, in nats, of each order ``(*sample, *batch, n)``: ``(*sample, *batch)``.

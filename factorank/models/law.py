@@ -17,7 +17,7 @@ from factorank.models.choosers import Chooser, Draw
 from factorank.models.given import Given, Step, evaluating
 from factorank.models.model import PermutationModel
 from factorank.models.sampler import Sampler
-from factorank.permutations import inverse, is_permutation, permutation_at
+from factorank.permutations import checked_shape, inverse, is_permutation, permutation_at
 
 LARGEST_ENUMERATED = 7
 """The largest n for which a law lists all permutations by itself."""
@@ -94,14 +94,14 @@ class PermutationLaw(Distribution):
         law that is asked again for as many samples replays a recording of the first time; under
         ``torch.autocast`` to bfloat16 short lists go through fused kernels.
         """
-        return self._sample(torch.Size(sample_shape), generator, None)
+        return self._sample(checked_shape(sample_shape, ModelError), generator, None)
 
     @torch.no_grad()
     def sample_with_nfe(
         self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """:meth:`sample`, and how many network evaluations each took: ``(*sample_shape, *batch)``."""
-        shape = torch.Size(sample_shape)
+        shape = checked_shape(sample_shape, ModelError)
         nfe = torch.zeros((shape.numel(), self.given.rows), dtype=torch.int64, device=self._device)
         order = self._sample(shape, generator, nfe)
         return order, nfe.view(torch.Size((*shape, *self.batch_shape)))
@@ -246,7 +246,7 @@ class PermutationLaw(Distribution):
         >>> [order.tolist() for code, order in model.distribution(nfe=3).path()][0]
         [0, 1, 2]
         """
-        shape = torch.Size(sample_shape)
+        shape = checked_shape(sample_shape, ModelError)
         whole = torch.Size((*shape, *self.batch_shape, self.n))
         steps = self._walk(dataclasses.replace(self.given), shape.numel(), Draw(generator), generator)
         while True:

@@ -1,5 +1,6 @@
 """PermutationModel: a code, a network and an objective."""
 
+import operator
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -71,19 +72,18 @@ class PermutationModel(nn.Module):
         masks: Masks = "any",
     ) -> None:
         super().__init__()
-        if n < 1:
-            raise ModelError(f"a model orders at least 1 item, not {n}")
+        n, width = _whole("n", n, "the number of items"), _whole("width", width, "the numbers of a token")
+        depth, heads = _whole("depth", depth, "the blocks"), _whole("heads", heads, "those of attention")
+        if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+            raise ModelError(f"dropout is a share, a number from 0 to below 1, not {dropout!r}")
         if objective not in ("masked", "autoregressive"):
             raise ModelError(f"the objective is 'masked' or 'autoregressive', not {objective!r}")
         if masks not in ("any", "suffix", "all") or (masks != "any" and objective != "masked"):
             raise ModelError(
                 f"masks are 'any', 'suffix' or 'all', the last two for masked models: {masks=}, {objective=}"
             )
-        if width % heads or depth < 1:
-            raise ModelError(
-                f"the width must be a multiple of the heads and the depth 1 or more:"
-                f" {width=}, {heads=}, {depth=}"
-            )
+        if width % heads:
+            raise ModelError(f"the width must be a multiple of the heads: {width=}, {heads=}")
         if context is not None and getattr(context, "width", width) != width:
             raise ModelError(
                 f"the context encoder makes tokens of width {context.width}, the model's are {width} wide"
@@ -272,3 +272,13 @@ class PermutationModel(nn.Module):
 
     def extra_repr(self) -> str:
         return f"n={self.n}, code={self.code.name!r}, objective={self.objective!r}"
+
+
+def _whole(name: str, value: Any, what: str) -> int:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 1:
+        raise ModelError(f"{name} ({what}) is a whole number of at least 1, not {value!r}")
+    return number

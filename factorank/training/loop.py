@@ -21,7 +21,7 @@ from factorank.training.prepare import probe, split
 from factorank.training.result import TrainResult
 from factorank.training.settings import Settings
 from factorank.training.step import Step
-from factorank.training.world import World, world
+from factorank.training.world import World, checked_device, world
 
 Data = Tensor | tuple[Tensor, Any] | Dataset[Any] | Callable[[int, torch.Generator], Any]
 
@@ -155,7 +155,7 @@ def train(
     if table is not None:
         check_table(table, n, "the data")
     table, kept = split(table, held_out, n, seed)
-    where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device is None else device)
+    where = checked_device(device)
     if where.type == "cuda" and where.index is None:
         where = torch.device("cuda", torch.cuda.current_device())
     with torch.random.fork_rng([where] if where.type == "cuda" else []), ExitStack() as held:

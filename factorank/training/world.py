@@ -109,6 +109,22 @@ class FabricWorld(World):
         return reduced.tolist()
 
 
+def checked_device(device: torch.device | str | None) -> torch.device:
+    """The device that is asked for, if it is there; CUDA's where there is one, if none is."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise TrainingError(f"device is 'cpu', 'cuda' or 'cuda:0', 'cuda:1', …, not {device!r}") from None
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise TrainingError(
+            f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices here;"
+            " 'cpu' works everywhere"
+        )
+    return found
+
+
 def world(device: torch.device, devices: int | None, num_nodes: int, strategy: Any) -> World:
     """The world that the arguments and the environment ask for.
 

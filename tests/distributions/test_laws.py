@@ -227,6 +227,13 @@ def test_bad_orders_are_refused_by_row_and_value(case):
 
 
 @laws
+def test_bad_shapes_are_refused(case):
+    for shape in (3, (-1,), (2.0,), "3"):
+        with pytest.raises(fr.DistributionError, match="a shape is a tuple of whole numbers"):
+            case.law(3).sample(shape)
+
+
+@laws
 def test_enumeration_is_refused_beyond_eight(case):
     with pytest.raises(fr.DistributionError, match="n <= 8, not n = 9"):
         case.law(9).enumerate_support()

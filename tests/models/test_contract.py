@@ -1,5 +1,6 @@
 """One contract over every code, objective, way of unmasking and NFE: the law is what the definition says."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -174,6 +175,33 @@ def test_refusals():
         masked.loss(torch.tensor([1, 0, 2, -1]))
     with pytest.raises(ModelError, match="values of a sequence are"):
         small_model(4, "inline").distribution(nfe=1).log_prob(torch.tensor([1, 1, 4, 0]))
-    for arguments in ({"n": 0}, {"objective": "diffusion"}, {"heads": 3}, {"depth": 0}):
-        with pytest.raises(ModelError):
-            fr.PermutationModel(**{"n": 4, "code": "lehmer", "width": 16, "heads": 2, **arguments})
+    for shape in (3, (-1,), (2.0,), "3"):
+        for draw in (law.sample, law.sample_with_nfe, lambda shape: next(law.path(shape))):
+            with pytest.raises(ModelError, match="a shape is a tuple of whole numbers"):
+                draw(shape)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"objective": "diffusion"}, "the objective is 'masked' or"),
+        ({"heads": 3}, "width must be a multiple of the heads: width=16, heads=3"),
+        *(
+            ({name: value}, rf"{name} \(.*\) is a whole number of at least 1, not {value!r}")
+            for name in ("n", "width", "depth", "heads")
+            for value in (0, -2, 5.0, "4", True, None)
+        ),
+        *(
+            ({"dropout": value}, f"dropout is a share, a number from 0 to below 1, not {value!r}")
+            for value in (2, -0.1, 1.0, float("nan"), "a", True, None)
+        ),
+    ],
+)
+def test_constructor_refuses(arguments, message):
+    with pytest.raises(ModelError, match=message):
+        fr.PermutationModel(**{"n": 4, "code": "lehmer", "width": 16, "heads": 2, **arguments})
+
+
+def test_constructor_takes_whole_numbers_of_numpy():
+    model = fr.PermutationModel(np.int64(4), "lehmer", width=np.int32(16), depth=1, heads=2)
+    assert [type(value) for value in (model.config()["n"], model.width)] == [int, int]

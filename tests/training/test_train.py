@@ -279,6 +279,9 @@ BAD = {
     "batch": ({"batch_size": 61}, "a step takes 61 rows .* the data have 60"),
     "accumulated batch": ({"accumulate": 4}, "a step takes 80 rows"),
     "capture": ({"capture": True}, "needs one CUDA device"),
+    "device": ({"device": "gpu"}, "device is 'cpu', 'cuda' or .*, not 'gpu'"),
+    "no device": ({"device": 1.5}, "device is 'cpu', 'cuda' or .*, not 1.5"),
+    "absent device": ({"device": "cuda:99"}, "device='cuda:99', but torch sees [0-9]+ CUDA devices here"),
     "share": ({"held_out": 1.0}, "leaves none"),
     "held-out n": ({"held_out": torch.arange(4)[None]}, "the held-out data have 4"),
 }
