@@ -1,5 +1,6 @@
 """``factorank jigsaw``: train on puzzles, score a model, or solve a puzzle made of a picture."""
 
+import re
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -36,7 +37,10 @@ class _Data:
 
 @dataclass(kw_only=True)
 class Train(_Data):
-    """Train a model on puzzles and score it; the same command goes on with a run that was stopped."""
+    """Train a model on puzzles and score it; the same command goes on with a run that was stopped.
+
+    A run whose time or steps are over is finished: to train longer, give more with another --label or --out.
+    """
 
     grid: int = 3
     """Pieces in a row."""
@@ -71,7 +75,7 @@ class Train(_Data):
     """The highest learning rate."""
     ema: float | None = None
     """Decay of the moving average of the weights; 0 for none."""
-    seconds: float | None = None
+    seconds: Annotated[float | None, tyro.conf.arg(name="max-seconds", aliases=["--seconds"])] = None
     """Training time, 300 unless given; the learning rate falls to zero with it."""
     steps: int | None = None
     """Training steps, instead of a time."""
@@ -93,21 +97,30 @@ class Train(_Data):
         changes = {name: value for name, value in vars(self).items() if name in known}
         chosen = jigsaw.setting(self.preset, **changes)
         check_nfes(self.nfe, chosen.n, chosen.objective, chosen.masks_used)
-        rows = jigsaw.run(
-            [chosen],
-            self.out,
-            pictures=self.read(),
-            nfes=self.nfe,
-            unmask=self.unmask,
-            most=self.most,
-            say=say,
-        )
+        finished = (self.out / chosen.name / "test.jsonl").exists()
+        try:
+            rows = jigsaw.run(
+                [chosen],
+                self.out,
+                pictures=self.read(),
+                nfes=self.nfe,
+                unmask=self.unmask,
+                most=self.most,
+                say=say,
+            )
+        except FactorankError as error:
+            raise FactorankError(as_options(str(error))) from None
         if not rows:
             say(f"stopped; the same command goes on from {self.out / chosen.name}")
             return 130
         if first_process():
             print("\n" + scores_table(rows))
-            print(f"\nwritten to {self.out}: {chosen.name}, jigsaw.jsonl")
+            if not finished:
+                print(f"\nwritten to {self.out}: {chosen.name}, jigsaw.jsonl")
+            print(
+                f"\nTo train longer: {'more --steps' if chosen.steps else 'more --max-seconds'}, and another"
+                " --label or --out"
+            )
         return 0
 
 
@@ -116,9 +129,9 @@ class Eval(_Data):
     """Score a trained model on test puzzles."""
 
     model: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
-    """The folder of a run; the shipped model for --grid unless given."""
+    """The folder of a run; needed unless weights for --grid come with the package."""
     grid: int | None = None
-    """Pieces in a row, for a shipped model."""
+    """Pieces in a row, for a model that comes with the package."""
     nfe: tuple[int, ...] = (1,)
     """Network evaluations; other than 1 is for models that were trained with --masks any."""
     unmask: Literal["confident", "random", "left-to-right"] = "confident"
@@ -167,7 +180,7 @@ class Solve:
     grid: int | None = None
     """Pieces in a row; 4 unless given, or what the model in --weights solves."""
     weights: Path | None = None
-    """The folder of a run; the model that is shipped for the grid unless given."""
+    """The folder of a run; needed unless weights for the grid come with the package."""
     nfe: int | None = None
     """Network evaluations, 1 unless given; others are for models that were trained with --masks any."""
     seed: int = 0
@@ -176,14 +189,20 @@ class Solve:
     """The picture to write, by its suffix .png, .jpg or .pdf; PICTURE-solved.png here unless given."""
 
     def run(self) -> int:
+        from factorank.data.pictures import read_picture
         from factorank.experiments.jigsaw_pictures import load, solve_picture
         from factorank.figures import puzzle_figure
 
         grid = self.grid if self.grid is not None or self.weights is not None else 4
+        if grid is not None and grid < 2:
+            raise FactorankError(f"a puzzle has at least 2 pieces in a row, not --grid {grid}")
         if not self.picture.is_file():
             raise FactorankError(f"there is no picture {self.picture}")
-        solved = solve_picture(load(grid, self.weights), self.picture, nfe=self.nfe, seed=self.seed)
+        read_picture(self.picture)  # what is wrong with it is said before a model is asked for
         out = self.out or Path(f"{self.picture.stem}-solved.png")
+        if not out.parent.is_dir():
+            raise FactorankError(f"there is no folder {out.parent} for --out {out}")
+        solved = solve_picture(load(grid, self.weights), self.picture, nfe=self.nfe, seed=self.seed)
         puzzle_figure(
             solved.scrambled,
             solved.solved,
@@ -213,6 +232,16 @@ class Jigsaw:
         return self.action.run()
 
 
+def as_options(message: str) -> str:
+    """A message of the library with its keywords as the options of the command line."""
+    head, join, tail = message.partition("; choose another folder, or go on with ")
+    if not join:
+        return message
+    options = re.sub(r"\b(\w+)='?([^',]*)'?", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", tail)
+    options = options.replace("--seconds ", "--max-seconds ")
+    return f"{head}; choose another --label or --out, or say {options}"
+
+
 def check_nfes(nfes: tuple[int, ...], n: int, objective: str, masks: str) -> None:
     """Refuse numbers of evaluations before anything is trained."""
     if outside := [nfe for nfe in nfes if not 1 <= nfe <= n]:
@@ -222,24 +251,10 @@ def check_nfes(nfes: tuple[int, ...], n: int, objective: str, masks: str) -> Non
 
 
 def scores_table(rows: list[dict[str, Any]]) -> str:
-    """Puzzles and pieces in percent, with intervals for the puzzles."""
-    header = [
-        "grid",
-        "code",
-        "objective",
-        "nfe",
-        "solved",
-        "95%",
-        "pieces",
-        "solved =",
-        "pieces =",
-        "a second",
-    ]
+    """Puzzles and pieces of one setting in percent, with intervals for the puzzles, a row for each nfe."""
+    header = ["nfe", "solved", "95%", "pieces", "solved =", "pieces =", "a second"]
     lines = [
         [
-            f"{row['grid']}×{row['grid']}",
-            row["code"] or row["method"],
-            row["objective"] or "",
             row["nfe"],
             f"{100 * row['solved']:.2f}",
             f"{100 * row['solved_low']:.1f}–{100 * row['solved_high']:.1f}",
@@ -250,5 +265,9 @@ def scores_table(rows: list[dict[str, Any]]) -> str:
         ]
         for row in rows
     ]
-    note = f"{rows[0]['puzzles']:,} puzzles, in percent; = counts identical pieces as equal"
-    return f"{note}\n\n{table(header, lines, 'lll')}"
+    first = rows[0]
+    words = [first["method"] if first["code"] is None else first["code"], first["objective"]]
+    what = ", ".join([f"{first['grid']}×{first['grid']}", *filter(None, words)])
+    count = f"{first['puzzles']:,} puzzle{'s' * (first['puzzles'] != 1)}"
+    note = f"{what}: {count}, in percent\nColumns with = count identical pieces as equal."
+    return f"{note}\n\n{table(header, lines)}"

@@ -267,6 +267,9 @@ def run(
         folder = out / chosen.name
         done = folder / f"{split}.jsonl"
         if done.exists():
+            if (folder / "setting.json").exists():
+                _same_setting(folder, chosen, options.get("start"))
+            say(f"{chosen.name}: finished already, nothing is trained; these are its results")
             rows += [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines()]
             continue
         left = None if call_seconds is None else call_seconds - (time.perf_counter() - started)
@@ -276,7 +279,7 @@ def run(
         pictures = pictures or cifar10(data)
         say(f"{chosen.name}: training")
         model, result = learn(chosen, pictures, folder, call_seconds=left, **options)
-        say(f"{chosen.name}: {result}")
+        say(f"{chosen.name}: {told(chosen, result)}")
         if result.stopped == "interrupted":
             break
         if chosen.steps is not None and result.steps < chosen.steps:
@@ -293,6 +296,16 @@ def run(
     if rows:
         write_results(out / "jigsaw.jsonl", rows)
     return rows
+
+
+def told(chosen: Setting, result: TrainResult) -> str:
+    """A line for people: what training came to, and whether the run is finished."""
+    text = str(result).partition("; stopped: ")[0]
+    if result.stopped == "interrupted" or (chosen.steps is not None and result.steps < chosen.steps):
+        return f"{text}; stopped, the same call goes on from there"
+    if chosen.steps is not None:
+        return f"{text}; finished"
+    return f"{text}; finished: its {chosen.seconds:g} seconds are up"
 
 
 def trained(chosen: Setting, result: TrainResult) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def load(grid: int | None = None, folder: str | os.PathLike[str] | None = None) 
                 f" `factorank jigsaw train --grid {grid}` trains one, and its folder goes to --weights"
             )
         folder = models[grid]
+    elif runs := _runs_in(Path(folder)):
+        raise FactorankError(f"{folder} is not a run, but holds some: {', '.join(map(str, runs))}")
     model = PermutationModel.from_pretrained(folder)
     if not isinstance(model.context, Pieces):
         raise FactorankError(f"the model in {folder} does not solve jigsaw puzzles")
@@ -48,6 +50,13 @@ def load(grid: int | None = None, folder: str | os.PathLike[str] | None = None) 
         its = model.context.grid
         raise FactorankError(f"the model in {folder} solves {its}×{its} puzzles, not {grid}×{grid}")
     return model
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """The runs in the subfolders of a folder that is none itself."""
+    if (folder / "config.json").exists():
+        return []
+    return sorted(path.parent for path in folder.glob("*/config.json"))
 
 
 def save(model: PermutationModel, folder: str | os.PathLike[str]) -> None:

@@ -278,5 +278,6 @@ def command_of(chosen: Setting) -> str:
     for one in fields(Setting):
         value = getattr(chosen, one.name)
         if value != getattr(base, one.name):
-            words.append(f"--{one.name.replace('_', '-')} {value}")
+            name = "max-seconds" if one.name == "seconds" else one.name.replace("_", "-")
+            words.append(f"--{name} {value}")
     return " ".join(words)

@@ -44,16 +44,26 @@ def test_train_eval_and_solve(folder, run, tmp_path):
     code, out, err = run(*train, "--pictures", folder)
     assert code == 0, err
     place = tmp_path / "runs" / "jigsaw" / "default-2x2-lehmer-masked-0"
+    assert "default-2x2-lehmer-masked-0: 3 steps in " in out
+    assert "; finished\n" in out
+    assert max(map(len, out.splitlines())) <= 80
     assert "written to runs/jigsaw: default-2x2-lehmer-masked-0, jigsaw.jsonl" in out
     (row,) = map(json.loads, (tmp_path / "runs" / "jigsaw" / "jigsaw.jsonl").read_text().splitlines())
     assert (row["grid"], row["width"], row["trained_steps"], row["puzzles"]) == (2, 16, 3, 1)
     assert row["command"] == "factorank jigsaw train --grid 2 --width 16 --depth 1 --batch-size 8 --steps 3"
 
+    code, out, err = run(*train, "--pictures", folder)
+    assert "finished already, nothing is trained" in out
+    assert "To train longer: more --steps, and another --label or --out" in out
+    code, out, err = run(*train[:-1], 4, "--pictures", folder)
+    assert code == 2
+    assert "holds a run with another steps; choose another --label or --out, or say --steps 3" in err
+
     code, out, err = run(
         "jigsaw", "eval", place, "--pictures", folder, "--split", "held_out", "--out", "e.jsonl"
     )
     assert code == 0, err
-    assert "1 puzzles, in percent" in out
+    assert "2×2, lehmer, masked: 1 puzzle, in percent" in out
     (row,) = map(json.loads, (tmp_path / "e.jsonl").read_text().splitlines())
     assert (row["split"], row["label"], row["batch_size"]) == ("held_out", "default", 8)
 
@@ -64,10 +74,26 @@ def test_train_eval_and_solve(folder, run, tmp_path):
     assert (tmp_path / "3-solved.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_run_that_its_time_ends_is_finished(folder, run):
+    train = ["jigsaw", "train", "--grid", 2, "--width", 16, "--depth", 1, "--batch-size", 8]
+    code, out, err = run(*train, "--max-seconds", 0.2, "--pictures", folder)
+    assert code == 0, err
+    assert "finished: its 0.2 seconds are up" in out
+    assert "same c" not in out
+    assert "To train longer: more --max-seconds" in out
+    _, again, _ = run(*train, "--seconds", 0.2, "--pictures", folder)
+    assert "finished already, nothing is trained" in again
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["solve", "none.png"], "there is no picture none.png"),
+        (["solve", "picture.png", "--grid", "1"], "at least 2 pieces in a row, not --grid 1"),
+        (["solve", "picture.png", "--out", "no/x.png"], "there is no folder no for --out no/x.png"),
+        (["solve", "text.png"], "text.png: not a picture that can be read"),
+        (["solve", "picture.png", "--weights", "."], ". is not a run, but holds some: plain, w"),
+        (["eval", "."], ". is not a run, but holds some: plain, w"),
         (["solve", "picture.png", "--grid", "9"], "no trained model is shipped for a grid of 9×9 (there are"),
         (["solve", "picture.png", "--weights", "w", "--grid", "3"], "solves 2×2 puzzles, not 3×3"),
         (["solve", "picture.png", "--weights", "nowhere"], "there is no saved model in nowhere"),
