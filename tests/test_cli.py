@@ -85,7 +85,8 @@ def test_help_of_every_command_is_plain_text_that_fits(name, run):
         ),
         (["sample", "."], "neither a law (law.json) nor a model (config.json)"),
         (["sample", ".", "--count", "0"], "--count is at least 1, not 0"),
-        (["bench", "nothing"], "there is no benchmark 'nothing'"),
+        (["bench", "nothing"], "there is no benchmark 'nothing'; there are classical, codes, "),
+        (["bench", "rows"], "there is no benchmark 'rows'; there are classical, codes, "),
         (["codes", "1", "2"], "permutations of 0..1 but it holds 2 at position 1"),
     ],
 )
@@ -235,6 +236,13 @@ def test_bench_passes_its_arguments_on(run, monkeypatch, tmp_path):
     code, _, err = run("bench", "echo")
     assert code == 2
     assert "the benchmarks are in a checkout of the source" in err
+
+
+def test_bench_lists_what_can_be_run(run):
+    text = " ".join(run("bench", "--help")[1].replace("│", " ").split())
+    listed = text.split("NAME ")[-1].split(".")[0].split(", ")
+    assert {"codes", "classical", "sample", "train"} <= set(listed)
+    assert not {"rows", "timing", "limits", "workloads", "paper", "__init__"} & set(listed)
 
 
 def test_codes_shows_the_papers_examples(run):

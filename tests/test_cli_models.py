@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import factorank as fr
+from factorank.commands.figure import MADE_BY
 from factorank.data import Rankings, write_rankings
 from factorank.figures import FIGURES
 
@@ -159,7 +160,14 @@ def test_scores_of_top_lists_under_a_law(votes, run, tmp_path):
         (["score", ".", "names.csv"], "neither a law (law.json) nor a model (config.json)"),
         (["sample", "model", "--nfe", "9"], "nfe is a whole number from 1 to 4, not 9"),
         (["sample", "context"], "the model in context is conditional on a context (ItemContext)"),
-        (["figure", "cyclic"], "results/cyclic.jsonl: No such file or directory"),
+        (
+            ["figure", "cyclic"],
+            "no file results/cyclic.jsonl; --results FILE draws from another; factorank cyclic writes such",
+        ),
+        (
+            ["figure", "codes", "--results", "none.jsonl"],
+            "no file none.jsonl; factorank bench codes writes such",
+        ),
         (["figure", "votes", "--results", "bench.jsonl"], "but the file holds results of codes"),
         (["figure", "votes", "--results", "empty.jsonl"], "but the file holds no results"),
     ],
@@ -188,6 +196,7 @@ def test_damaged_names_are_refused(text, model, run, tmp_path):
 
 
 def test_the_command_offers_every_figure(run):
+    assert set(FIGURES) == set(MADE_BY)
     assert set(FIGURES) <= set(
         run("figure", "--help")[1].replace("{", " ").replace("}", " ").replace(",", " ").split()
     )

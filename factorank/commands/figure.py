@@ -6,7 +6,21 @@ from typing import Annotated, Literal
 
 import tyro
 
+from factorank.errors import FactorankError
+
 Name = Literal["cyclic", "cyclic-curve", "codes", "jigsaw", "rerank", "rerank-calibration", "speed", "votes"]
+
+MADE_BY: dict[str, str] = {
+    "cyclic": "factorank cyclic",
+    "cyclic-curve": "factorank cyclic --watch",
+    "codes": "factorank bench codes",
+    "jigsaw": "factorank jigsaw train",
+    "rerank": "factorank rerank eval",
+    "rerank-calibration": "factorank rerank eval",
+    "speed": "factorank bench sample (or train)",
+    "votes": "factorank votes",
+}
+"""The commands that write the results."""
 
 
 @dataclass
@@ -16,7 +30,7 @@ class Figure:
     name: Annotated[Name, tyro.conf.Positional]
     """The experiment or benchmark."""
     results: Path | None = None
-    """Its results; results/NAME.jsonl unless given."""
+    """Its results; results/NAME.jsonl in the current folder unless given."""
     out: Path | None = None
     """The figure to write, by its suffix .png, .pdf or .svg; a .png beside the results unless given."""
 
@@ -24,6 +38,11 @@ class Figure:
         from factorank.figures import draw
 
         results = self.results or Path("results") / f"{self.name}.jsonl"
+        if not results.exists():
+            given = "" if self.results else "; --results FILE draws from another"
+            raise FactorankError(
+                f"there is no file {results}{given}; {MADE_BY[self.name]} writes such a file"
+            )
         out = self.out or results.with_suffix(".png")
         draw(self.name, results, out)
         print(f"drawn from {results}: {out}")
