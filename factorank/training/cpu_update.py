@@ -5,6 +5,7 @@ table of addresses, a row for each weight, leads one compiled loop over all of t
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,39 +15,27 @@ from numba import carray, njit, types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from factorank.training.ema import Average
-from factorank.training.update import Named, decays
+from factorank.training.update import Named, OwnUpdate, Rule, decays
 
 WEIGHT, GRADIENT, FIRST, SECOND, AVERAGE, LENGTH, DECAYS = range(7)
 """Columns of the table: addresses, 0 where there is none; how many numbers; whether it decays."""
 
 
-class CompiledUpdate:
+class CompiledUpdate(OwnUpdate):
     """The same as :class:`factorank.training.update.TorchUpdate`, for float32 weights on the CPU."""
 
-    optimizer = None
-
-    def __init__(
-        self,
-        named: Named,
-        device: torch.device,
-        *,
-        lr: float,
-        betas: tuple[float, float],
-        weight_decay: float,
-        clip: float | None,
-        average: Average | None,
-        eps: float = 1e-8,
-    ) -> None:
-        self.named, self.betas, self.eps, self.weight_decay = named, betas, eps, weight_decay
-        self.clip, self.average, self._lr = clip, average, lr
+    def __init__(self, named: Named, rule: Rule) -> None:
+        super().__init__(named, rule)
+        self._lr = rule.lr
         self._counts = torch.zeros(len(named))
-        self._moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for _, weight in named]
         self._table = np.zeros((len(named), 7), np.int64)
         for i, (_, weight) in enumerate(named):
-            kept = (*self._moments[i], None if average is None else average.tensors[i])
+            kept = (*self.moments[i], None if rule.average is None else rule.average.tensors[i])
             self._table[i, FIRST : AVERAGE + 1] = [0 if one is None else one.data_ptr() for one in kept]
             self._table[i, LENGTH:] = weight.numel(), decays(weight)
+
+    def counts(self) -> Sequence[Tensor]:
+        return list(self._counts)
 
     def set_lr(self, lr: float) -> None:
         self._lr = lr
@@ -58,28 +47,14 @@ class CompiledUpdate:
         for i, ((_, weight), gradient) in enumerate(zip(self.named, held, strict=True)):
             table[i, WEIGHT] = weight.data_ptr()
             table[i, GRADIENT] = 0 if gradient is None else gradient.data_ptr()
-        average = self.average
+        average, rule = self.average, self.rule
         size = _change(
-            table, self._counts.numpy(), self._lr, *self.betas, self.eps, self.weight_decay,
-            math.inf if self.clip is None else self.clip, average is not None,
+            table, self._counts.numpy(), self._lr, *rule.betas, rule.eps, rule.weight_decay,
+            math.inf if rule.clip is None else rule.clip, average is not None,
             1.0 if average is None else float(average.pull),
         )  # fmt: skip
         norm.fill_(size)
         torch.autograd.graph.increment_version([weight for _, weight in self.named])
-
-    def captured(self) -> None:
-        pass
-
-    def state(self) -> dict[str, Tensor]:
-        made: dict[str, Tensor] = {}
-        for i, ((name, _), (first, second)) in enumerate(zip(self.named, self._moments, strict=True)):
-            made |= {f"step/{name}": self._counts[i], f"exp_avg/{name}": first, f"exp_avg_sq/{name}": second}
-        return made
-
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        own = self.state()
-        for path, value in tensors.items():
-            own[path].copy_(value)
 
 
 @intrinsic

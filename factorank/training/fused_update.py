@@ -6,47 +6,35 @@ the squares of the gradients and a second one to everything else.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from factorank.training.ema import Average
-from factorank.training.update import Named, decays
+from factorank.training.update import Named, OwnUpdate, Rule, decays
 
 CHUNK = 2048
 COLUMNS = 7
 """Of the table: addresses of weight, gradient, both moments and average; length; whether it decays."""
 
 
-class FusedUpdate:
+class FusedUpdate(OwnUpdate):
     """The same as :class:`factorank.training.update.TorchUpdate`, for float32 weights on one GPU."""
 
-    optimizer = None
-
-    def __init__(
-        self,
-        named: Named,
-        device: torch.device,
-        *,
-        lr: float,
-        betas: tuple[float, float],
-        weight_decay: float,
-        clip: float | None,
-        average: Average | None,
-        eps: float = 1e-8,
-    ) -> None:
-        self.named, self.betas, self.eps, self.weight_decay = named, betas, eps, weight_decay
-        self.clip, self.average = clip, average
-        self._lr = torch.tensor(lr, device=device)
+    def __init__(self, named: Named, device: torch.device, rule: Rule) -> None:
+        super().__init__(named, rule)
+        self._lr = torch.tensor(rule.lr, device=device)
         self._count = torch.zeros((), device=device)
-        self._moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for _, weight in named]
         rows = sum(triton.cdiv(weight.numel(), CHUNK) for _, weight in named)
         self._host = torch.zeros((rows, COLUMNS), dtype=torch.int64)
         self._table = torch.zeros((rows, COLUMNS), dtype=torch.int64, device=device)
         self._squares = torch.zeros(rows, device=device)
         self._none = torch.zeros((), device=device)
+
+    def counts(self) -> Sequence[Tensor]:
+        return [self._count] * len(self.named)
 
     def set_lr(self, lr: float) -> None:
         self._lr.fill_(lr)
@@ -58,13 +46,14 @@ class FusedUpdate:
         self._fill()
         if not torch.cuda.is_current_stream_capturing():
             self.captured()
-        rows, average, (beta1, beta2) = len(self._host), self.average, self.betas
-        log1, log2 = (math.log(beta) if beta > 0 else -math.inf for beta in self.betas)
+        rows, average, rule = len(self._host), self.average, self.rule
+        (beta1, beta2), clip = rule.betas, rule.clip
+        log1, log2 = (math.log(beta) if beta > 0 else -math.inf for beta in rule.betas)
         _sum_squares[(rows,)](self._table, self._squares, self._count, CHUNK=CHUNK)
         _change[(rows,)](
             self._table, self._squares, self._count, norm, self._lr,
-            self._none if average is None else average.pull, rows, self.weight_decay, self.eps,
-            0.0 if self.clip is None else self.clip, CHUNK=CHUNK, CLIPS=self.clip is not None,
+            self._none if average is None else average.pull, rows, rule.weight_decay, rule.eps,
+            0.0 if clip is None else clip, CHUNK=CHUNK, CLIPS=clip is not None,
             AVERAGES=average is not None, BETA1=beta1, BETA2=beta2, LOG1=log1, LOG2=log2,
         )  # fmt: skip
 
@@ -72,21 +61,10 @@ class FusedUpdate:
         """Send the table to the device: a recorded step finds its gradients at the addresses it had then."""
         self._table.copy_(self._host)
 
-    def state(self) -> dict[str, Tensor]:
-        made: dict[str, Tensor] = {}
-        for (name, _), (first, second) in zip(self.named, self._moments, strict=True):
-            made |= {f"step/{name}": self._count, f"exp_avg/{name}": first, f"exp_avg_sq/{name}": second}
-        return made
-
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        own = self.state()
-        for path, value in tensors.items():
-            own[path].copy_(value)
-
     def _fill(self) -> None:
         at, host = 0, self._host.numpy()
         averages = self.average.tensors if self.average is not None else [None] * len(self.named)
-        parts = zip(self.named, self._held, self._moments, averages, strict=True)
+        parts = zip(self.named, self._held, self.moments, averages, strict=True)
         for (_, weight), gradient, moments, average in parts:
             tensors = (weight, gradient, *moments, average)
             starts = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]

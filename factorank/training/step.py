@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from factorank.errors import TrainingError
 from factorank.training.data import Shape, Source
 from factorank.training.ema import Average
-from factorank.training.update import Named, TorchUpdate, Update
+from factorank.training.update import Named, Rule, TorchUpdate, Update
 from factorank.training.world import World
 
 EAGER_STEPS = 3
@@ -73,9 +73,10 @@ class Step:
         self.weights = [weight for _, weight in self.named]
         self._lr_now = lr
         self.average = Average(self.weights, ema) if ema is not None else None
-        options: dict[str, Any] = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "clip": clip}
-        alone = type(world) is World
-        self.update = make_update(self.named, device, self.capturing, alone, average=self.average, **options)
+        rule = Rule(lr, betas, weight_decay, clip, self.average)
+        self.update = make_update(
+            self.named, device, rule, capturing=self.capturing, alone=type(world) is World
+        )
         objective: nn.Module = Objective(model, bf16, device, cache=not self.capturing)
         self.objective = world.set_up(objective, self.update)
         if compile:
@@ -185,24 +186,17 @@ class Step:
             self._graph = graph
 
 
-def make_update(
-    named: Named,
-    device: torch.device,
-    capturing: bool,
-    alone: bool,
-    *,
-    average: Average | None,
-    **options: Any,
-) -> Update:
-    """What changes the weights: two launches where the step is captured, one call for a process ``alone`` on
-    a CPU, torch's optimizer elsewhere."""
-    narrow = any(weight.dtype != torch.float32 or not weight.is_contiguous() for _, weight in named)
-    if capturing and not narrow and importlib.util.find_spec("triton") is not None:
+def make_update(named: Named, device: torch.device, rule: Rule, *, capturing: bool, alone: bool) -> Update:
+    """What changes the weights: for a process ``alone`` two launches where the step is captured and one call
+    on a CPU; torch's optimizer elsewhere, which engines for several processes must have."""
+    plain = all(weight.dtype == torch.float32 and weight.is_contiguous() for _, weight in named)
+    own = alone and plain
+    if own and capturing and importlib.util.find_spec("triton") is not None:
         from factorank.training.fused_update import FusedUpdate
 
-        return FusedUpdate(named, device, average=average, **options)
-    if device.type == "cpu" and alone and not narrow and importlib.util.find_spec("numba") is not None:
+        return FusedUpdate(named, device, rule)
+    if own and device.type == "cpu" and importlib.util.find_spec("numba") is not None:
         from factorank.training.cpu_update import CompiledUpdate
 
-        return CompiledUpdate(named, device, average=average, **options)
-    return TorchUpdate(named, device, average=average, capturable=capturing, **options)
+        return CompiledUpdate(named, rule)
+    return TorchUpdate(named, device, rule, capturable=capturing)

@@ -1,9 +1,11 @@
 """What a step does with the gradients: clip their norm, AdamW, move the average of the weights.
 
 :class:`TorchUpdate` does it with torch's optimizer, on any device and in any number of processes; on one GPU
-``fused_update`` does the same in two launches.
+``fused_update`` does the same in two launches, in one process on a CPU ``cpu_update`` in one call.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -12,6 +14,19 @@ from torch import Tensor, nn
 from factorank.training.ema import Average
 
 Named = list[tuple[str, nn.Parameter]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How weights are changed."""
+
+    lr: float
+    betas: tuple[float, float]
+    weight_decay: float
+    clip: float | None
+    """The largest norm of the gradients."""
+    average: Average | None
+    eps: float = 1e-8
 
 
 class Update(Protocol):
@@ -38,29 +53,19 @@ class Update(Protocol):
 class TorchUpdate:
     """AdamW, with decay on matrices only: not on biases, gains and single vectors."""
 
-    def __init__(
-        self,
-        named: Named,
-        device: torch.device,
-        *,
-        lr: float,
-        betas: tuple[float, float],
-        weight_decay: float,
-        clip: float | None,
-        average: Average | None,
-        capturable: bool,
-    ) -> None:
-        self.named, self.clip, self.average = named, clip, average
+    def __init__(self, named: Named, device: torch.device, rule: Rule, *, capturable: bool) -> None:
+        self.named, self.clip, self.average = named, rule.clip, rule.average
         self.weights = [weight for _, weight in named]
-        self._lr: float | Tensor = torch.tensor(lr, device=device) if device.type == "cuda" else lr
+        self._lr: float | Tensor = torch.tensor(rule.lr, device=device) if device.type == "cuda" else rule.lr
         groups = [
-            {"params": [weight for weight in self.weights if decays(weight)], "weight_decay": weight_decay},
-            {"params": [weight for weight in self.weights if not decays(weight)], "weight_decay": 0.0},
+            {"params": [one for one in self.weights if decays(one)], "weight_decay": rule.weight_decay},
+            {"params": [one for one in self.weights if not decays(one)], "weight_decay": 0.0},
         ]
         self._bare = self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]],
             lr=self._lr,
-            betas=betas,
+            betas=rule.betas,
+            eps=rule.eps,
             fused=device.type in ("cpu", "cuda") or None,
             capturable=capturable,
         )
@@ -103,6 +108,35 @@ class TorchUpdate:
         self._bare.load_state_dict({"state": state, "param_groups": groups})
         for group in self._bare.param_groups:  # load_state_dict copies a tensor learning rate
             group["lr"] = self._lr
+
+
+class OwnUpdate:
+    """What the updates without torch's optimizer share: moments of float32 weights, and their state."""
+
+    optimizer = None
+
+    def __init__(self, named: Named, rule: Rule) -> None:
+        self.named, self.rule, self.average = named, rule, rule.average
+        self.moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for _, weight in named]
+
+    def counts(self) -> Sequence[Tensor]:
+        """How often each weight was changed."""
+        raise NotImplementedError
+
+    def captured(self) -> None:
+        pass
+
+    def state(self) -> dict[str, Tensor]:
+        made: dict[str, Tensor] = {}
+        parts = zip(self.named, self.counts(), self.moments, strict=True)
+        for (name, _), count, (first, second) in parts:
+            made |= {f"step/{name}": count, f"exp_avg/{name}": first, f"exp_avg_sq/{name}": second}
+        return made
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        own = self.state()
+        for path, value in tensors.items():
+            own[path].copy_(value)
 
 
 def decays(weight: Tensor) -> bool:

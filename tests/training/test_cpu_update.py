@@ -5,7 +5,7 @@ import torch
 
 from factorank.training.cpu_update import CompiledUpdate
 from factorank.training.ema import Average
-from factorank.training.update import TorchUpdate
+from factorank.training.update import Rule, TorchUpdate
 
 SHAPES = [(5000,), (70, 33), (1,), (64, 128), (3, 1, 7), (0, 4)]
 
@@ -14,10 +14,10 @@ def made(kind, clip, ema):
     torch.manual_seed(0)
     named = [(f"w{i}", torch.nn.Parameter(torch.randn(shape))) for i, shape in enumerate(SHAPES)]
     average = None if ema is None else Average([weight for _, weight in named], ema)
-    options = {"lr": 1e-2, "betas": (0.9, 0.99), "weight_decay": 0.1, "clip": clip, "average": average}
+    rule = Rule(1e-2, (0.9, 0.99), 0.1, clip, average)
     if kind == "torch":
-        return TorchUpdate(named, torch.device("cpu"), capturable=False, **options)
-    return CompiledUpdate(named, torch.device("cpu"), **options)
+        return TorchUpdate(named, torch.device("cpu"), rule, capturable=False)
+    return CompiledUpdate(named, rule)
 
 
 def run(update, steps, first=0):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from factorank.training.ema import Average
-from factorank.training.update import TorchUpdate
+from factorank.training.update import Rule, TorchUpdate
 
 pytestmark = pytest.mark.gpu
 
@@ -17,12 +17,12 @@ def made(kind, clip, ema):
         (f"w{i}", torch.nn.Parameter(torch.randn(shape, device="cuda"))) for i, shape in enumerate(SHAPES)
     ]
     average = None if ema is None else Average([weight for _, weight in named], ema)
-    device, options = torch.device("cuda"), {"lr": 1e-2, "betas": (0.9, 0.99), "weight_decay": 0.1}
+    rule = Rule(1e-2, (0.9, 0.99), 0.1, clip, average)
     if kind == "torch":
-        return TorchUpdate(named, device, clip=clip, average=average, capturable=True, **options)
+        return TorchUpdate(named, torch.device("cuda"), rule, capturable=True)
     from factorank.training.fused_update import FusedUpdate
 
-    return FusedUpdate(named, device, clip=clip, average=average, **options)
+    return FusedUpdate(named, torch.device("cuda"), rule)
 
 
 def run(update, steps, first=0):

@@ -32,8 +32,8 @@ def plainly(monkeypatch):
     """The library's attention, embedding and optimizer, step by step."""
     monkeypatch.setattr(attention, "FAST", False)
 
-    def update(named, device, capturing, alone, *, average, **options):
-        return TorchUpdate(named, device, average=average, capturable=capturing, **options)
+    def update(named, device, rule, *, capturing, alone):
+        return TorchUpdate(named, device, rule, capturable=capturing)
 
     monkeypatch.setattr(training_step, "make_update", update)
 
