@@ -1,6 +1,5 @@
 """What the neural baselines share: an encoder of the pieces, a network over their tokens, files."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -10,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from factorank.errors import ModelError
-from factorank.files import write_json, write_whole
 from factorank.models.context import build_context, context_config
+from factorank.models.saved import read_config, read_weights, write_module
 from factorank.models.transformer import Transformer
 from factorank.permutations import check_integer, check_permutation
 
@@ -141,14 +140,7 @@ class OrderingModel(nn.Module):
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all."""
-        from safetensors.torch import save
-
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
-        write_whole(folder / "model.safetensors", save(weights, {"format": "pt"}))
-        about = {"format": FORMAT, "version": VERSION, "kind": self.kind}
-        write_json(folder / "config.json", {**about, **self.config()})
+        write_module(self, folder, FORMAT, VERSION, {"kind": self.kind, **self.config()})
 
     @classmethod
     def from_pretrained(
@@ -162,23 +154,21 @@ class OrderingModel(nn.Module):
         An encoder is rebuilt from the name it was given with :func:`factorank.register_context`, or passed
         in; a network other than the transformer must be passed in.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         folder = Path(folder)
-        settings = _read_config(folder, cls.kind)
+        wanted = ("kind", "n", "encoder", "network")
+        settings = read_config(folder, FORMAT, VERSION, wanted, "a baseline of factorank")
+        if (found := settings.pop("kind")) != cls.kind:
+            raise ModelError(f"{folder} holds a model of kind {found!r}, not {cls.kind!r}")
         described, named = settings.pop("encoder"), settings.pop("network")
         if named is not None and network is None:
             raise ModelError(f"the model in {folder} was saved with a network {named}; pass one as network=")
         encoder = build_context(described) if encoder is None else encoder
         try:
             model = cls(encoder=encoder, network=network, **settings)
-            model.load_state_dict(load_file(folder / "model.safetensors"))
-        except (SafetensorError, OSError) as error:
-            raise ModelError(f"{folder / 'model.safetensors'} cannot be read: {error}") from None
-        except (RuntimeError, TypeError) as error:
-            raise ModelError(f"the weights in {folder} do not fit its config.json: {error}") from None
-        return model.eval()
+        except TypeError as error:
+            raise ModelError(f"{folder / 'config.json'} does not fit {cls.__name__}: {error}") from None
+        read_weights(model, folder)
+        return model
 
 
 class ScoreHead(nn.Module):
@@ -194,22 +184,3 @@ class ScoreHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         with torch.autocast(hidden.device.type, enabled=False):
             return F.linear(self.norm(hidden.float()), self.linear.weight, self.linear.bias)
-
-
-def _read_config(folder: Path, kind: str) -> dict[str, Any]:
-    path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"there is no saved model in {folder}: {path.name} {error.strerror}") from None
-    except ValueError as error:
-        raise ModelError(f"{path} is not JSON: {error}") from None
-    if not isinstance(config, dict) or config.pop("format", None) != FORMAT:
-        raise ModelError(f"{path} does not describe a baseline of factorank")
-    if (version := config.pop("version", None)) != VERSION:
-        raise ModelError(f"{path} has format version {version!r}; this factorank reads {VERSION}")
-    if (found := config.pop("kind", None)) != kind:
-        raise ModelError(f"{path} describes a model of kind {found!r}, not {kind!r}")
-    if missing := {"n", "encoder", "network"} - config.keys():
-        raise ModelError(f"{path} lacks {', '.join(sorted(missing))}")
-    return config

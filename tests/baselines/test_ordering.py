@@ -161,7 +161,7 @@ def test_damaged_files_are_refused(tmp_path):
         ({"version": 9}, "version 9"),
         ({"format": "x"}, "does not describe"),
         ({"n": 5}, "do not fit"),
-        ({"colour": "red"}, "do not fit"),
+        ({"colour": "red"}, "does not fit GumbelSinkhorn"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config | change))
         with pytest.raises(ModelError, match=message):

@@ -1,0 +1,65 @@
+"""A module on disk: ``model.safetensors`` beside a ``config.json`` that says what it is; no pickles."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from factorank.errors import ModelError
+from factorank.files import write_json, write_whole
+
+
+def write_module(
+    module: nn.Module, folder: str | os.PathLike[str], kind: str, version: int, config: dict[str, Any]
+) -> None:
+    """Write both files, each whole or not at all; ``kind`` is the format's name."""
+    from safetensors.torch import save
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    write_whole(folder / "model.safetensors", save(weights, {"format": "pt"}))
+    write_json(folder / "config.json", {"format": kind, "version": version, **config})
+
+
+def read_config(folder: Path, kind: str, version: int, wanted: Iterable[str], what: str) -> dict[str, Any]:
+    """What ``config.json`` says, without format and version; refused unless it has all that is wanted.
+
+    ``what`` is what messages call a module of that kind.
+    """
+    for name in ("config.json", "model.safetensors"):
+        if not (folder / name).is_file():
+            raise ModelError(f"there is no saved model in {folder}: {name} is missing")
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON: {error}") from None
+    if not isinstance(config, dict) or config.pop("format", None) != kind:
+        raise ModelError(f"{path} does not describe {what}")
+    if (found := config.pop("version", None)) != version:
+        raise ModelError(
+            f"{folder} holds a model of format version {found!r}; this factorank reads {version}"
+        )
+    if missing := [name for name in wanted if name not in config]:
+        raise ModelError(f"{path} lacks {', '.join(missing)}")
+    return config
+
+
+def read_weights(module: nn.Module, folder: Path) -> None:
+    """Give the module the weights of ``model.safetensors`` and put it in eval mode."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        weights = load_file(folder / "model.safetensors")
+    except SafetensorError as error:
+        raise ModelError(f"{folder / 'model.safetensors'} cannot be read: {error}") from None
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ModelError(f"the weights in {folder} do not fit its config.json: {error}") from None
+    module.eval()
