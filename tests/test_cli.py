@@ -70,14 +70,24 @@ def test_help_of_every_command_is_plain_text_that_fits(name, run):
         (["nope"], "there is no command 'nope'; there are bench, "),
         (["fit", "missing.soc"], "missing.soc: No such file or directory"),
         (["fit", "bad.soc"], "bad.soc:1: expected '# FILE NAME: …'"),
-        (["fit", "partial.csv"], "partial.csv: row 0 does not rank 'b': say --unranked below"),
-        (["fit", "tied.csv"], "tied.csv: row 0 ties 'a' and 'b'; --break-ties puts"),
+        (["fit", "partial.csv"], "partial.csv:2: the ranking does not rank 'b': say --unranked below"),
+        (["fit", "tied.csv"], "tied.csv:3: the ranking ties 'a' and 'b'; --break-ties puts"),
         (
             ["fit", "numbers.csv"],
             "numbers.csv:1: the columns are named by numbers only: say --format orders if",
         ),
         (["fit", "zero.csv"], "zero.csv:2: the rank of 'a' is 0; ranks begin with 1 (or say --first-rank 0)"),
-        (["compare", "partial.csv"], "partial.csv: row 0 does not rank 'b'"),
+        (["compare", "partial.csv"], "partial.csv:2: the ranking does not rank 'b'"),
+        (["fit", "partial.csv", "--break-ties"], "partial.csv:2: the ranking does not rank 'b'"),
+        (["fit", "long.csv"], "long.csv:4: voter 'y': the ranking ties 'a' and 'b'"),
+        (["fit", "tied.toc"], "tied.toc:16: the ranking ties 'a' and 'b'"),
+        (
+            ["fit", "headless.csv"],
+            "headless.csv:1: this line looks like a ranking, for 'a' is in a ranking at",
+        ),
+        (["fit", "tied.csv", "--bootstrap", "-1"], "--bootstrap is the number of refits, 0 or more, not -1"),
+        (["sample", ".", "--format", "long"], "--format long is the layout of a table: give --out FILE.csv"),
+        (["sample", ".", "--format", "long", "--out", "x.soc"], "give --out FILE.csv, too"),
         (["compare", "tied.csv", "--components", "0"], "a mixture has at least 1 component, not 0"),
         (
             ["fit", "partial.csv", "--unranked", "below", "--model", "rim"],
@@ -87,13 +97,21 @@ def test_help_of_every_command_is_plain_text_that_fits(name, run):
         (["sample", ".", "--count", "0"], "--count is at least 1, not 0"),
         (["bench", "nothing"], "there is no benchmark 'nothing'; there are classical, codes, "),
         (["bench", "rows"], "there is no benchmark 'rows'; there are classical, codes, "),
-        (["codes", "1", "2"], "permutations of 0..1 but it holds 2 at position 1"),
+        (
+            ["codes", "1", "3", "2"],
+            "an order of 3 items holds each of 0..2 once, but 1 3 2 counts from 1; from 0 it is 0 2 1",
+        ),
+        (["codes", "0", "4", "2"], "each of 0..2 once, but 0 4 2 holds 4, which is none of them"),
+        (["codes", "1", "0", "1"], "each of 0..2 once, but 1 0 1 holds 1 more than once"),
     ],
 )
 def test_errors_are_one_line_and_code_2(arguments, message, run, tmp_path):
     (tmp_path / "bad.soc").write_text("1: 1,2\n")
     (tmp_path / "partial.csv").write_text("a,b\n1,\n2,1\n")
-    (tmp_path / "tied.csv").write_text("a,b\n1,1\n2,1\n")
+    (tmp_path / "tied.csv").write_text("a,b\n2,1\n1,1\n2,1\n")
+    (tmp_path / "long.csv").write_text("voter,item,rank\nx,a,1\nx,b,2\ny,a,1\ny,b,1\n")
+    (tmp_path / "headless.csv").write_text("b,a,c\na,b,c\nc,a,b\n")
+    write_rankings(Rankings(["a", "b"], torch.tensor([[1, 0], [0, 0]])), tmp_path / "tied.toc")
     (tmp_path / "numbers.csv").write_text("1,2\n1,2\n2,1\n")
     (tmp_path / "zero.csv").write_text("a,b\n0,1\n")
     code, out, err = run(*arguments)
@@ -192,6 +210,20 @@ def test_sample_prints_names_or_writes_files(votes, run, tmp_path):
         assert "50 orders of 4 items written" in out
         assert read_rankings(tmp_path / name, items=None).voters == 50
     assert (tmp_path / "s.csv").read_text().startswith("place 1,place 2,place 3,place 4\n")
+
+
+def test_hardly_any_voters_have_no_interval(run, tmp_path):
+    (tmp_path / "one.csv").write_text("place 1,place 2,place 3\nb,a,c\n")
+    code, out, _ = run("fit", "one.csv", "--no-picture")
+    assert code == 0
+    assert "fitted to 1 ranking of 3 items" in out
+    assert "\n\nNo intervals: there is 1 voter, and fewer than 5 say nothing of others." in out
+    assert " – " not in out
+    (tmp_path / "three.csv").write_text("place 1,place 2,place 3\nb,a,c\nb,c,a\na,b,c\n")
+    code, out, _ = run("compare", "three.csv", "--components", 1, "--held-out", 0.3)
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()[3:8]]
+    assert [row[4] for row in rows] == ["–"] * 5
 
 
 def test_sample_from_a_model(run, tmp_path):

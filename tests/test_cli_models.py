@@ -85,8 +85,12 @@ def test_train_learns_from_every_voter(run, tmp_path):
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        ("a,b\n1,\n2,1\n", [], "votes.csv: row 0 does not rank 'b'; a model learns from complete rankings"),
-        ("a,b\n1,1\n2,1\n", [], "votes.csv: row 0 ties 'a' and 'b'; --break-ties puts"),
+        (
+            "a,b\n1,\n2,1\n",
+            [],
+            "votes.csv:2: the ranking does not rank 'b'; a model learns from complete rankings",
+        ),
+        ("a,b\n1,1\n2,1\n", [], "votes.csv:2: the ranking ties 'a' and 'b'; --break-ties puts"),
         ("a,b\n1,2\n", [], "of 1 voters leaves one part empty; --held-out 0 trains on all of them"),
         ("a,b\n1,2\n2,1\n", ["--held-out", "1.5"], "lies between 0 and 1, not at 1.5; --held-out 0"),
         ("a,b\n1,2\n2,1\n", ["--held-out", "0.5", "--width", "9"], "multiple of the heads"),
@@ -123,6 +127,23 @@ def test_scores_of_a_model_are_its_log_prob(options, model, run, tmp_path):
     assert f"mean of 300 rankings: {mean:.3f} bits (exact)\nthe uniform law: 4.585 bits\n" in out
 
 
+def test_scores_are_written_in_the_order_of_the_file(model, run, tmp_path):
+    """Equal rankings keep their rows, so that the scores can be put beside the voters."""
+    lines = ["0,1,2,3", "3,2,1,0", "0,1,2,3", "2,0,1,3"]
+    (tmp_path / "votes.csv").write_text("\n".join(["place 1,place 2,place 3,place 4", *lines]))
+    for options, name in (["--nfe", 1], "bits"), ([], "bits_bound"):
+        status, out, _ = run("score", "model", "votes.csv", "--out", "scores.csv", *options)
+        assert status == 0
+        assert "scores.csv: 4 rankings, a row for each of votes.csv, in its order" in out
+        table = list(csv.DictReader((tmp_path / "scores.csv").read_text().splitlines()))
+        assert list(table[0]) == ["voters", name, "ranking"]
+        assert [row["ranking"].replace(" > ", ",") for row in table] == lines
+        assert {row["voters"] for row in table} == {"1"}
+        assert table[0] == table[2]
+    run("score", "model", "votes.csv", "--out", "scores.csv", "--break-ties")
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 4
+
+
 def test_scores_follow_the_names_whatever_their_order(votes, run, tmp_path):
     """The same vote in a file that lists the items otherwise has the same bits."""
     run("fit", votes, "--bootstrap", 0, "--no-picture", "--out", "law")
@@ -135,7 +156,7 @@ def test_scores_follow_the_names_whatever_their_order(votes, run, tmp_path):
         assert first == second
     law = fr.load_law(tmp_path / "law")
     bits = -float(law.log_prob(torch.tensor([2, 0, 3, 1]))) / math.log(2)
-    assert f"1 rankings: {bits:.3f} bits (exact)" in run("score", "law", "one.csv")[1]
+    assert f"mean of 1 ranking: {bits:.3f} bits (exact)" in run("score", "law", "one.csv")[1]
 
 
 def test_scores_of_top_lists_under_a_law(votes, run, tmp_path):
@@ -155,7 +176,7 @@ def test_scores_of_top_lists_under_a_law(votes, run, tmp_path):
     [
         (["score", "model", "names.csv"], "'a' is in names.csv only"),
         (["score", "model", "few.csv"], "the items of few.csv are not those of model: '3' is in model only"),
-        (["score", "model", "top.csv"], "top.csv: row 0 does not rank '1': say --unranked below"),
+        (["score", "model", "top.csv"], "top.csv:2: the ranking does not rank '1': say --unranked below"),
         (["score", "model", "top.csv", "--unranked", "below"], "a model scores complete rankings only"),
         (["score", ".", "names.csv"], "neither a law (law.json) nor a model (config.json)"),
         (["sample", "model", "--nfe", "9"], "nfe is a whole number from 1 to 4, not 9"),

@@ -30,15 +30,29 @@ class RankingsTable:
     seed: int = 0
     """Decides everything random."""
 
-    def load(self, generator: "torch.Generator") -> "Rankings":
-        """The rankings as they are in the file, ties broken if that is asked for."""
-        from factorank.data import read_rankings
+    def load(self, generator: "torch.Generator", partial: bool) -> "tuple[Rankings, list[str]]":
+        """The rankings, a row for each in the file, and where each stands.
+
+        If it is asked for, ties are broken, for each voter alone, and no row is one of the file's then; but
+        not where items are left out that may not be (``partial``), so that this can be refused at its place.
+        """
+        from factorank.data.rankings import read_rows
 
         try:
-            rankings = read_rankings(self.file, self.format, first_rank=self.first_rank)
+            rankings, places = read_rows(self.file, self.format, first_rank=self.first_rank)
         except FactorankError as error:
             raise FactorankError(as_options(str(error))) from None
-        return rankings.break_ties(generator) if self.break_ties else rankings
+        if self.break_ties and (partial or rankings.complete):
+            return rankings.distinct().break_ties(generator), []
+        return rankings, places
+
+    def located(self, error: FactorankError, places: list[str]) -> str:
+        """The message of an error about a row, with the place of that row in the file."""
+        message = as_options(str(error))
+        found = re.match(r"row (\d+) ", message)
+        if found is None or not places:
+            return f"{self.file}: {message}"
+        return f"{places[int(found[1])]}: the ranking {message[found.end() :]}"
 
 
 @dataclass(kw_only=True)
@@ -50,13 +64,17 @@ class RankingsFile(RankingsTable):
 
     def read(self, generator: "torch.Generator") -> "Rankings":
         """The rankings, strict, and complete unless ``unranked`` says what to make of it."""
-        from factorank.experiments.families import ready
+        return self.read_rows(generator).distinct()
 
-        rankings = self.load(generator)
+    def read_rows(self, generator: "torch.Generator") -> "Rankings":
+        """The same with a row for each in the file, unless ties were broken."""
+        from factorank.experiments.families import checked
+
+        rankings, places = self.load(generator, partial=self.unranked is not None)
         try:
-            return ready(rankings, self.unranked)
+            return checked(rankings, self.unranked)
         except FactorankError as error:
-            raise FactorankError(f"{self.file}: {as_options(str(error))}") from None
+            raise FactorankError(self.located(error, places)) from None
 
 
 def as_options(message: str) -> str:

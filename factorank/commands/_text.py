@@ -25,6 +25,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = 
     return "\n".join(text)
 
 
+def counted(count: int, thing: str) -> str:
+    """How many there are of a thing.
+
+    >>> counted(1, "ranking"), counted(2, "ranking")
+    ('1 ranking', '2 rankings')
+    """
+    return f"{count} {thing}" + ("" if count == 1 else "s")
+
+
 def shorten(text: str, most: int) -> str:
     """The text, cut to so many columns."""
     if width(text) <= most:

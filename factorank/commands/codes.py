@@ -5,7 +5,8 @@ from typing import Annotated
 
 import tyro
 
-from factorank.commands._text import table
+from factorank.commands._text import counted, table
+from factorank.errors import FactorankError
 
 EXAMPLES = (
     ("lehmer", (2, 4, 3, 0, 1)),
@@ -24,6 +25,7 @@ class Codes:
 
     def run(self) -> None:
         if self.order:
+            check(self.order)
             print(codes_of(self.order))
             for name in ("lehmer", "left-lehmer", "fisher-yates", "insertion"):
                 print("\n" + decoding(name, self.order))
@@ -32,6 +34,21 @@ class Codes:
         for name, order in EXAMPLES:
             print("\n" + codes_of(order))
             print("\n" + decoding(name, order))
+
+
+def check(order: tuple[int, ...]) -> None:
+    """Refuse what is not an order of 0..n-1."""
+    n = len(order)
+    if sorted(order) == list(range(n)):
+        return
+    begin = f"an order of {counted(n, 'item')} holds each of 0..{n - 1} once"
+    if sorted(order) == list(range(1, n + 1)):
+        raise FactorankError(
+            f"{begin}, but {_numbers(order)} counts from 1; from 0 it is {_numbers([i - 1 for i in order])}"
+        )
+    wrong = next(item for item in order if not 0 <= item < n or order.count(item) > 1)
+    how = " more than once" if 0 <= wrong < n else ", which is none of them"
+    raise FactorankError(f"{begin}, but {_numbers(order)} holds {wrong}{how}")
 
 
 def codes_of(order: tuple[int, ...]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from factorank.commands._options import RankingsFile
-from factorank.commands._text import table
+from factorank.commands._text import counted, table
 
 if TYPE_CHECKING:
     from factorank.experiments.comparison import Score
@@ -49,7 +49,7 @@ class Compare(RankingsFile):
         generator = torch.Generator().manual_seed(self.seed)
         rankings = self.read(generator)
         train, held = rankings.split(self.held_out, generator)
-        about = f"{self.file.name}: {rankings.voters} rankings of {rankings.n} items"
+        about = f"{self.file.name}: {counted(rankings.voters, 'ranking')} of {counted(rankings.n, 'item')}"
         print(f"{about}, {held.voters} of them held out")
         laws = plan(rankings, self.components, self.mixtures)
         setting = Setting(unranked=self.unranked, restarts=self.restarts, smoothing=1.0, penalty=0.1)
@@ -73,7 +73,7 @@ def scores_table(found: Sequence["Score"]) -> str:
             score.components,
             score.parameters,
             f"{score.bits:.3f}{mark}",
-            f"{score.bits_se:.3f}",
+            "–" if score.bits_se is None else f"{score.bits_se:.3f}",
         ]
         rows.append([*cells, f"{score.seconds:.1f}", doubt])
     return table(["family", "components", "parameters", "bits ", "±", "seconds", ""], rows, "lrrrrrl")

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from factorank.commands._options import RankingsFile
-from factorank.commands._text import shorten, table
+from factorank.commands._text import counted, shorten, table
+from factorank.errors import FactorankError
+
+FEWEST = 5
+"""Draws from fewer voters than these are too much alike: the intervals would seem narrow."""
 
 
 @dataclass(kw_only=True)
@@ -45,6 +49,8 @@ class Fit(RankingsFile):
         from factorank.experiments.summary import summary
         from factorank.files import folder_made_whole, write_json
 
+        if self.bootstrap is not None and self.bootstrap < 0:
+            raise FactorankError(f"--bootstrap is the number of refits, 0 or more, not {self.bootstrap}")
         out = self.out or Path("runs") / "fit" / f"{self.file.stem}-{self.model}"
         check_place(out)
         generator = torch.Generator().manual_seed(self.seed)
@@ -64,6 +70,8 @@ class Fit(RankingsFile):
         family = self.family if self.model == "mixture" else self.model
         slow = not rankings.complete and family != "plackett-luce"
         count = (0 if slow else 100) if self.bootstrap is None else self.bootstrap
+        if rankings.voters < FEWEST:
+            count = 0
         again = bootstrap.refits(self.model, rankings, law, setting, count, generator)
         facts: dict[str, Any] = {
             "experiment": "fit",
@@ -89,13 +97,12 @@ def report(facts: dict[str, Any]) -> str:
     """What a summary says, as text of at most 80 columns."""
     items, parts = facts["items"], facts["components"]
     source = facts["file"] + (f" ({facts['title']})" if facts.get("title") else "")
-    lines = textwrap.wrap(
-        f"{facts['family']}, fitted to {facts['voters']} rankings of {len(items)} items from {source}", 79
-    )
+    size = f"{counted(facts['voters'], 'ranking')} of {counted(len(items), 'item')}"
+    lines = textwrap.wrap(f"{facts['family']}, fitted to {size} from {source}", 79)
     lines += ["", _consensus(facts) if len(parts) == 1 else _components(facts), ""]
     gain = facts["uniform_bits"] - facts["bits"]
     estimated = f" ± {facts['bits_se']:.3f}, estimated" if facts["bits_se"] else ""
-    rounds = f", after {facts['iterations']} iterations" if facts["iterations"] else ""
+    rounds = f", after {counted(facts['iterations'], 'iteration')}" if facts["iterations"] else ""
     figures = [
         [
             "bits a ranking",
@@ -115,7 +122,13 @@ def report(facts: dict[str, Any]) -> str:
             "warning: " + name_items(text.replace("penalty=", "--penalty"), items), 79, subsequent_indent="  "
         )
     if facts["refits"]:
-        lines += ["", f"Intervals hold 95% of {facts['refits']} refits to voters drawn with replacement."]
+        lines += [
+            "",
+            f"Intervals hold 95% of {counted(facts['refits'], 'refit')} to voters drawn with replacement.",
+        ]
+    elif facts["voters"] < FEWEST:
+        there = "there is 1 voter" if facts["voters"] == 1 else f"there are {facts['voters']} voters"
+        lines += ["", f"No intervals: {there}, and fewer than {FEWEST} say nothing of others."]
     return "\n".join(lines)
 
 

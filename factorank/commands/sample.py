@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from factorank.commands._saved import Saved
+from factorank.commands._text import counted
 from factorank.errors import FactorankError
 
 
@@ -16,8 +17,8 @@ class Sample(Saved):
     """How many orders to draw."""
     out: Path | None = None
     """The file to write them to: a table (.csv, .parquet) or PrefLib's .soc; printed if none is given."""
-    format: Literal["orders", "ranks", "long"] = "orders"
-    """The layout of a table."""
+    format: Literal["orders", "ranks", "long"] | None = None
+    """With --out: the layout of a table, orders unless given."""
     seed: int = 0
     """Decides the draws."""
 
@@ -28,12 +29,15 @@ class Sample(Saved):
 
         if self.count < 1:
             raise FactorankError(f"--count is at least 1, not {self.count}")
+        table = self.out is not None and self.out.suffix.lower() in (".csv", ".parquet")
+        if self.format is not None and not table:
+            raise FactorankError(f"--format {self.format} is the layout of a table: give --out FILE.csv, too")
         law, items = self.open()
         orders = law.sample((self.count,), generator=torch.Generator().manual_seed(self.seed))
         if self.out is None:
             for row in orders.tolist():
                 print(" > ".join(items[item] for item in row))
             return
-        table = self.out.suffix.lower() in (".csv", ".parquet")
-        write_rankings(Rankings.from_orders(orders, items), self.out, self.format if table else None)
-        print(f"{self.count} orders of {len(items)} items written to {self.out}")
+        layout = (self.format or "orders") if table else None
+        write_rankings(Rankings.from_orders(orders, items), self.out, layout)
+        print(f"{counted(self.count, 'order')} of {counted(len(items), 'item')} written to {self.out}")

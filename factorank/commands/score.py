@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from factorank.commands._options import RankingsFile
 from factorank.commands._saved import Saved
-from factorank.commands._text import shorten, table
+from factorank.commands._text import counted, shorten, table
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
@@ -25,31 +25,42 @@ class Score(RankingsFile, Saved):
     partitions: int = 16
     """For a model that unmasks at random, where there is only a bound: how many partitions it averages."""
     out: Path | None = None
-    """The CSV file to write the bits of each ranking to; they are printed if none is given."""
+    """The CSV file to write the bits to, a row for each ranking of the file in its order, with the number of
+    voters; printed for each different ranking if none is given. A column bits_bound holds upper bounds."""
 
     def run(self) -> None:
         import torch
 
         generator = torch.Generator().manual_seed(self.seed)
-        rankings, bits, exact = self.scores(self.read(generator), generator)
+        rows = self.read_rows(generator)
+        distinct = rows.distinct()
+        rankings, bits, exact = self.scores(distinct, generator)
         texts = [
             " > ".join(rankings.items[item] for item in row if item >= 0)
             for row in rankings.to_padded_orders().tolist()
         ]
-        rows = list(zip(rankings.counts.tolist(), bits.tolist(), texts, strict=True))
         if self.out is None:
-            lines = [[count, f"{value:.3f}", shorten(text, 60)] for count, value, text in rows]
+            scored = zip(rankings.counts.tolist(), bits.tolist(), texts, strict=True)
+            lines = [[count, f"{value:.3f}", shorten(text, 60)] for count, value, text in scored]
             print(table(["voters", "bits" if exact else "bits ≤", "ranking"], lines, "rrl") + "\n")
         else:
             from factorank.files import write_whole
 
+            number = {tuple(ranks): i for i, ranks in enumerate(distinct.ranks.tolist())}
+            lines = [["voters", "bits" if exact else "bits_bound", "ranking"]]
+            for ranks, count in zip(rows.ranks.tolist(), rows.counts.tolist(), strict=True):
+                i = number[tuple(ranks)]
+                lines.append([count, float(bits[i]), texts[i]])
             text = io.StringIO()
-            csv.writer(text, lineterminator="\n").writerows([["voters", "bits", "ranking"], *rows])
+            csv.writer(text, lineterminator="\n").writerows(lines)
             write_whole(self.out, text.getvalue())
-            print(f"the bits of {len(rows)} different rankings written to {self.out}")
+            each = (
+                "each different one, ties broken" if self.break_ties else f"each of {self.file}, in its order"
+            )
+            print(f"bits written to {self.out}: {counted(len(rows), 'ranking')}, a row for {each}")
         mean = float((bits * rankings.weights).sum()) / rankings.voters
         how = "exact" if exact else "an upper bound, the mean over random partitions"
-        print(f"mean of {rankings.voters} rankings: {mean:.3f} bits ({how})")
+        print(f"mean of {counted(rankings.voters, 'ranking')}: {mean:.3f} bits ({how})")
         if rankings.complete:
             print(f"the uniform law: {math.lgamma(rankings.n + 1) / math.log(2):.3f} bits")
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from factorank.commands._options import RankingsTable, as_options
+from factorank.commands._options import RankingsTable
 from factorank.commands._processes import first_process, say
+from factorank.commands._text import counted
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Train(RankingsTable):
         model = PermutationModel(
             rankings.n, self.code, self.objective, self.width, self.depth, self.heads, self.dropout
         )
-        voters = f"{self.file.name}: {rankings.voters} rankings of {rankings.n} items"
+        voters = f"{self.file.name}: {counted(rankings.voters, 'ranking')} of {counted(rankings.n, 'item')}"
         say(voters + (f", {len(held)} of them held out" if held is not None else ""))
         try:
             result = train(
@@ -95,16 +96,17 @@ class Train(RankingsTable):
 
     def data(self, generator: "Generator") -> "tuple[Rankings, Tensor, Tensor | None]":
         """The rankings, and the orders of the voters to train on and of those held out, a row for each."""
-        rankings = self.load(generator)
+        rankings, places = self.load(generator, partial=False)
         try:
             rankings.orders()
         except FactorankError as error:
-            message = as_options(str(error)).replace(
+            message = self.located(error, places).replace(
                 "orders() is for complete rankings",
                 "a model learns from complete rankings, for the code of an order is not known before the"
                 " whole of it is (factorank fit takes partial ones)",
             )
-            raise FactorankError(f"{self.file}: {message}") from None
+            raise FactorankError(message) from None
+        rankings = rankings.distinct()
         if rankings.voters * max(rankings.n, 1) > MOST_NUMBERS:
             raise FactorankError(
                 f"{self.file}: {rankings.voters} voters who rank {rankings.n} items are too many to train on"
@@ -122,7 +124,7 @@ def report(model: "PermutationModel", result: "TrainResult") -> str:
     """What was trained and how well it describes rankings, in bits."""
     weights = sum(weight.numel() for weight in model.parameters())
     lines = [
-        f"{model.code.name} code, {model.objective}, {weights:,} weights: {result.steps} steps in"
+        f"{model.code.name} code, {model.objective}, {weights:,} weights: {counted(result.steps, 'step')} in"
         f" {result.seconds:.1f} s"
     ]
     at_most = "" if model.causal else "at most "  # the masked loss is a bound

@@ -34,7 +34,7 @@ class Unscramble:
     seed: int = 0
     """Decides the draws, and the training."""
     model: Path | None = None
-    """The folder of a trained model; the one that is shipped unless given."""
+    """The folder of a trained model or of its run; the one that is shipped unless given."""
     train: bool = False
     """Train the model anew and measure it; minutes on one core."""
     steps: int | None = None
@@ -156,6 +156,6 @@ def scores_table(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     return (
-        "Probability of real words, and how often every anagram of a set has a tenth of its share or more\n\n"
-        + table(header, lines, "ll")
+        "Probability of real words, and how often every anagram of a set has a tenth of\n"
+        "its share or more\n\n" + table(header, lines, "ll")
     )

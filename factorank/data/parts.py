@@ -23,6 +23,8 @@ class Parts:
     ranks: list[list[int]]
     """A row for each ranking: the place of each item from 0, equal for tied items, -1 for unranked ones."""
     counts: list[int]
+    places: list[str] = field(default_factory=list)
+    """Where each row stands, for messages: ``votes.soc:17``."""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 

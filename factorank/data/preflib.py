@@ -55,6 +55,7 @@ def parse(text: str, path: Path, data_type: str) -> Parts:
 
     ranks: list[list[int]] = []
     counts: list[int] = []
+    places: list[str] = []
     seen: dict[tuple[int, ...], int] = {}
     for number, line in enumerate(lines, start=1):
         if number <= len(where) or not line.strip():
@@ -70,6 +71,7 @@ def parse(text: str, path: Path, data_type: str) -> Parts:
         seen[tuple(row)] = number
         ranks.append(row)
         counts.append(count)
+        places.append(place)
     if not ranks:
         fail(str(path), "there is no ranking in the file")
     for key, found in (
@@ -87,7 +89,7 @@ def parse(text: str, path: Path, data_type: str) -> Parts:
         for key, value in head.items()
         if key not in own and not key.startswith("ALTERNATIVE NAME ")
     }
-    return Parts(items, ranks, counts, kept)
+    return Parts(items, ranks, counts, places, kept)
 
 
 def unparse(parts: Parts, path: Path, data_type: str) -> str:

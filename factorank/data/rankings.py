@@ -267,6 +267,17 @@ def read_rankings(
     >>> read_rankings(path)
     Rankings(3 items, 2 rows, 4 voters, strict)
     """
+    return read_rows(path, format, items=items, first_rank=first_rank)[0].distinct()
+
+
+def read_rows(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    items: Sequence[str] | None = None,
+    first_rank: int = 1,
+) -> tuple[Rankings, list[str]]:
+    """The same rankings, a row for each in the file though they be equal, and where each stands."""
     path, kind, layout = _format(path, format)
     if kind in preflib.TYPES:
         parts = preflib.parse(read_text(path), path, kind)
@@ -277,9 +288,8 @@ def read_rankings(
         parts = tables.parse(table, layout, items, first_rank)
     check_total(parts.counts, str(path))
     ranks = torch.tensor(parts.ranks, dtype=torch.int64).view(len(parts.ranks), len(parts.items))
-    return Rankings(
-        parts.items, ranks, torch.tensor(parts.counts, dtype=torch.int64), parts.metadata
-    ).distinct()
+    counts = torch.tensor(parts.counts, dtype=torch.int64)
+    return Rankings(parts.items, ranks, counts, parts.metadata), parts.places
 
 
 def write_rankings(rankings: Rankings, path: str | os.PathLike[str], format: str | None = None) -> None:
@@ -328,7 +338,8 @@ def _format(path: str | os.PathLike[str], format: str | None) -> tuple[Path, str
 
 
 def _parts(rankings: Rankings) -> Parts:
-    return Parts(list(rankings.items), rankings.ranks.tolist(), rankings.counts.tolist(), rankings.metadata)
+    items, metadata = list(rankings.items), rankings.metadata
+    return Parts(items, rankings.ranks.tolist(), rankings.counts.tolist(), metadata=metadata)
 
 
 def _tied(ranks: Tensor) -> Tensor:

@@ -96,7 +96,21 @@ def _recognise(table: Table) -> str:
                 " format='ranks' if they are items, and add a line of column names if this is a ranking",
             )
         return "orders"
+    _suspect_no_header(table, columns)
     return "ranks"
+
+
+def _suspect_no_header(table: Table, columns: Sequence[str]) -> None:
+    """Refuse columns whose names are items of the rows below: the first line is a ranking then."""
+    for where, cells in table.rows:
+        for column, cell in zip(table.columns, cells, strict=True):
+            if column in columns and cell in columns and not str(cell).isdigit():
+                places = ",".join(f"place {number}" for number in range(1, min(len(columns), 3) + 1))
+                fail(
+                    table.header,
+                    f"this line looks like a ranking, for {cell!r} is in a ranking at {where}, too; the first"
+                    f" line names the columns: {places}{',…' if len(columns) > 3 else ''}",
+                )
 
 
 def _wide(table: Table) -> Iterator[tuple[str, dict[str, Any], int]]:
@@ -152,7 +166,8 @@ def _parse_orders(table: Table, items: Sequence[str] | None, first_rank: int) ->
         ranks_from_levels([[numbers[n] for n in level] for level in levels], len(numbers))
         for _, levels, _ in listed
     ]
-    return Parts(list(numbers), ranks, [count for *_, count in listed])
+    places = [where for where, *_ in listed]
+    return Parts(list(numbers), ranks, [count for *_, count in listed], places)
 
 
 def _parse_ranks(table: Table, items: Sequence[str] | None, first_rank: int) -> Parts:
@@ -165,7 +180,7 @@ def _parse_ranks(table: Table, items: Sequence[str] | None, first_rank: int) -> 
             fail(table.header, f"there is no item {column!r}; there are {_listed(items)}")
     names = list(items) if items is not None else columns
     numbers = {name: number for number, name in enumerate(names)}
-    ranks, counts = [], []
+    ranks, counts, places = [], [], []
     for where, row, count in _wide(table):
         given = {
             numbers[name]: _rank(cell, where, name, first_rank)
@@ -174,7 +189,8 @@ def _parse_ranks(table: Table, items: Sequence[str] | None, first_rank: int) -> 
         }
         ranks.append(close_ranks(given, len(names), first_rank, where, names))
         counts.append(count)
-    return Parts(names, ranks, counts)
+        places.append(where)
+    return Parts(names, ranks, counts, places)
 
 
 def _parse_long(table: Table, items: Sequence[str] | None, first_rank: int) -> Parts:
@@ -216,7 +232,8 @@ def _parse_long(table: Table, items: Sequence[str] | None, first_rank: int) -> P
         where = f"{firsts[voter][0]}: voter {voter!r}"
         ranked = {item: rank for item, rank in marks.items() if rank is not None}
         ranks.append(close_ranks(ranked, len(names), first_rank, where, names))
-    return Parts(names, ranks, [count for _, count in firsts.values()])
+    places = [f"{where}: voter {voter!r}" for voter, (where, _) in firsts.items()]
+    return Parts(names, ranks, [count for _, count in firsts.values()], places)
 
 
 def _rank(cell: Any, where: str, name: str, first: int) -> int:

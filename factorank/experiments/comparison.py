@@ -23,8 +23,8 @@ class Score:
     components: int
     bits: float
     """Mean over the held-out voters."""
-    bits_se: float
-    """Standard error of that mean."""
+    bits_se: float | None
+    """Standard error of that mean; one voter has none."""
     parameters: int
     converged: bool
     seconds: float
@@ -72,7 +72,7 @@ def score(
         family,
         components,
         bits=float(mean),
-        bits_se=float((variance / max(held_out.voters - 1, 1)).sqrt()),
+        bits_se=float((variance / (held_out.voters - 1)).sqrt()) if held_out.voters > 1 else None,
         parameters=law.report.parameters if law.report else 0,
         converged=law.report.converged if law.report else True,
         seconds=seconds,

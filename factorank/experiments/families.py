@@ -52,6 +52,11 @@ class Setting:
 
 
 def ready(rankings: Rankings, unranked: Unranked | None) -> Rankings:
+    """The rankings as :func:`checked` has them, equal rows made one."""
+    return checked(rankings, unranked).distinct()
+
+
+def checked(rankings: Rankings, unranked: Unranked | None) -> Rankings:
     """Strict rankings as the fits take them; an error says what has to be said or done first.
 
     With ``unranked="below"`` items tied at the bottom are the same as items left out, and become that.
@@ -69,7 +74,7 @@ def ready(rankings: Rankings, unranked: Unranked | None) -> Rankings:
             " last, 'incomparable' if nothing is known of them"
         )
     rankings.to_padded_orders()  # refuses ties
-    return rankings.distinct()
+    return rankings
 
 
 def fit(

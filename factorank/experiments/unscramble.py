@@ -133,7 +133,9 @@ def save(model: PermutationModel, folder: Path) -> None:
 
 
 def load(folder: Path = WEIGHTS) -> PermutationModel:
-    """The model that was saved in a folder; the shipped one unless told otherwise."""
+    """The model that was saved in a folder, or in ``model`` there; the shipped one unless told otherwise."""
+    if not (folder / "config.json").exists() and (folder / "model" / "config.json").exists():
+        folder = folder / "model"  # the folder of a whole run
     model = PermutationModel.from_pretrained(folder)
     if not isinstance(model.context, TokenContext) or "".join(model.context.vocabulary) != LETTERS:
         raise FactorankError(f"the model in {folder} does not order letters")

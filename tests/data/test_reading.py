@@ -174,6 +174,11 @@ def test_bad_preflib_files(old, new, line, message, tmp_path):
         ("place 1,place 3\nann,bob\n", 1, "column 'place 3' is where 'place 2' should be"),
         ("1,2\nann,bob\n", 1, "say format='orders' if they are places"),
         ("2,0,1\n0,1,2\n", 1, "add a line of column names if this is a ranking"),
+        (
+            "ann,bob,cat\nbob,ann,cat\n",
+            1,
+            "looks like a ranking, for 'bob' is in .*:2, too; .*: place 1,place",
+        ),
         ("ann,bob,cat\n1,2,2\n1,3,\n", 3, "rank 2 is missing, but bob has rank 3"),
         ("ann,bob,cat\n1,1,2\n1,1,3\n1,1,4\n", 4, "rank 2 is missing, but cat has rank 4"),
         ("ann,bob,cat,dan\n1,1,2,5\n", 2, "rank 3 is missing, but dan has rank 5"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from factorank.cli import main
+from factorank.commands.unscramble import scores_table
 from factorank.data.words import SHIPPED, anagram_sets, read_words, spellings, split_sets
 from factorank.errors import FactorankError
 from factorank.experiments import unscramble
@@ -110,12 +111,14 @@ def test_a_tiny_list_is_learnt(tiny):
     assert full["all_anagrams"] == 1
     assert full["real"] > rows["left-to-right", 1]["real"] > full["uniform"]
     assert rows["random", 4]["real"] == pytest.approx(full["real"], abs=0.15)
+    assert max(map(len, scores_table(list(rows.values())).splitlines())) < 80
 
 
 def test_saved_in_half_precision_and_read_back(tiny, tmp_path):
     model, _ = tiny
     unscramble.save(model, tmp_path / "model")
     again = unscramble.load(tmp_path / "model")
+    assert str(unscramble.load(tmp_path)) == str(again)  # the folder of the run
     for mine, theirs in zip(model.parameters(), again.parameters(), strict=True):
         assert theirs.dtype == torch.float32
         assert torch.equal(mine, theirs)
