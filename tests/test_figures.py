@@ -1,12 +1,13 @@
 """Figures are drawn from plain numbers, without torch."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 import factorank as fr
-from factorank.figures import fit_figure, read_results
+from factorank.figures import cyclic_figure, fit_figure, read_results
 
 
 def part(n, weight=1.0, intervals=True):
@@ -26,6 +27,29 @@ def test_heat_maps_of_any_size(n, components, tmp_path):
     facts["components"] = [part(n, intervals=bool(k % 2)) for k in range(components)]
     fit_figure(facts, tmp_path / "fit.png")
     assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_colour_bar_is_in_percent(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("factorank.figures.fits.save", lambda figure, path: drawn.append(figure))
+    facts = {"items": ["a", "b", "c"], "refits": 0, "family": "Mallows", "components": [part(3)]}
+    fit_figure(facts, tmp_path / "fit.png")
+    bar = drawn[0].axes[-1]
+    assert bar.get_ylabel() == "probability (%)"
+    assert bar.yaxis.get_major_formatter()(0.25, 0) == "25"
+
+
+@pytest.mark.parametrize(("objectives", "said"), [(["masked"], ""), (["masked", "autoregressive"], "NFE 4")])
+def test_autoregressive_marks_are_explained(objectives, said, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("factorank.figures.cyclic.save", lambda figure, path: drawn.append(figure))
+    about = {"unmask": "left-to-right", "code": "lehmer", "nfe": 4, "n": 4, "unique_expected": 0.9}
+    about |= {"unique": 0.5, "unique_valid": 0.5, "unique_cyclic": 0.5, "kl": 0.1}
+    lines = [json.dumps(about | {"objective": objective}) + "\n" for objective in objectives]
+    (tmp_path / "cyclic.jsonl").write_text("".join(lines))
+    cyclic_figure(tmp_path / "cyclic.jsonl", tmp_path / "cyclic.png")
+    for axis in drawn[0].axes:
+        assert axis.get_xlabel().endswith(f"autoregressive, {said}" if said else "(NFE)")
 
 
 def test_figures_import_no_torch():

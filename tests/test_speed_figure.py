@@ -32,6 +32,23 @@ def test_drawn_for_each_device(devices, tmp_path):
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_panels_are_what_was_measured_and_the_dotted_lines_have_a_name(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("factorank.figures.speed.save", lambda figure, path: drawn.append(figure))
+    sampled = [row for row in rows("two cores") if row["what"] == "cost sample"]
+    draw("speed", write(tmp_path / "speed.jsonl", rows("a GPU") + sampled), tmp_path / "speed.png")
+    shown = [axis for axis in drawn[0].axes if axis.get_visible()]
+    assert [axis.get_title() for axis in shown] == ["sampling", "training", "sampling"]
+    assert [axis.get_ylabel().split("\n")[-1] for axis in shown] == ["a GPU", "", "two cores"]
+    legends = [axis.get_legend() for axis in shown]
+    assert [text.get_text() for text in legends[0].get_texts()] == [
+        "nfe = 1",
+        "nfe = 4",
+        "the device's limit",
+    ]
+    assert legends[1] is None  # no limit is known, and there is one line
+
+
 def test_ratios_alone_make_no_figure(tmp_path):
     results = write(tmp_path / "speed.jsonl", rows()[:1])
     with pytest.raises(fr.FactorankError, match=r"speed.jsonl holds no rows of the cost"):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from factorank.commands._jobs import check_jobs, finished
 from factorank.commands._processes import first_process, processes, say
-from factorank.commands._text import table
+from factorank.commands._text import counted, table
 from factorank.errors import FactorankError
 
 SMALL = 64
@@ -91,7 +91,8 @@ class Cyclic:
                     write_results(out / "cyclic.jsonl", rows)
                 done = len(scored)
                 if self.jobs > 1:
-                    say(f"[{done}/{len(listed)}] {law.name}: {result.steps} steps in {result.seconds:.0f} s")
+                    took = f"{counted(result.steps, 'step')} in {result.seconds:.0f} s"
+                    say(f"[{done}/{len(listed)}] {law.name}: {took}")
                 elif done < len(listed):
                     say(_announced(done + 1, listed))
         except KeyboardInterrupt:

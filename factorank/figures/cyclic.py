@@ -25,6 +25,8 @@ def cyclic_figure(
         "unique_cyclic": "unique, valid and cyclic (%)",
         "kl": "KL to uniform (bits)",
     }
+    alone = not any(row["objective"] == "autoregressive" for row in rows)
+    beside = "" if alone else f"\nright of {n}, white: autoregressive, NFE {n}"
     figure, axes = pyplot.subplots(1, len(panels), figsize=(15, 4.3), layout="constrained")
     for axis, (key, title) in zip(axes, panels.items(), strict=True):
         for place, (code, (grey, mark, line)) in enumerate(CODE_STYLES.items()):
@@ -58,7 +60,7 @@ def cyclic_figure(
             axis.axhline(
                 100 / n, color="0.5", linestyle=(0, (6, 3)), linewidth=1.2, label="random permutations"
             )
-        axis.set(title=title, xlabel="network evaluations (NFE)", xticks=range(1, n + 1))
+        axis.set(title=title, xlabel="network evaluations (NFE)" + beside, xticks=range(1, n + 1))
         axis.grid(alpha=0.3)
     handles, labels = axes[2].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncol=6, fontsize=9, frameon=False)

@@ -72,9 +72,8 @@ def fit_figure(facts: dict[str, Any], path: str | os.PathLike[str]) -> None:
         f"{facts.get('title') or facts.get('file') or ''}\n{facts['family']}; {note}", fontsize=10
     )
     assert image is not None
-    figure.colorbar(
-        image, ax=axes.ravel().tolist(), label="probability (numbers: %)" if n <= 12 else "probability"
-    )
+    bar = figure.colorbar(image, ax=axes.ravel().tolist(), label="probability (%)")
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}")
     save(figure, path)
 
 

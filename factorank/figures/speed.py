@@ -21,28 +21,31 @@ def speed_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) 
     devices = sorted({row["device"] for row in rows})
     if not devices:
         raise FactorankError(f"{results} holds no rows of the cost against n or the batch")
+    panels = [panel for panel in PANELS if any(row["what"] == panel[0] for row in rows)]
     figure, axes = pyplot.subplots(
         len(devices),
-        len(PANELS),
-        figsize=(11, 3.4 * len(devices)),
+        len(panels),
+        figsize=(max(3.7 * len(panels), 5), 3.4 * len(devices)),
         squeeze=False,
         layout="constrained",
     )
     for line, device in zip(axes, devices, strict=True):
-        for axis, (what, against, title) in zip(line, PANELS, strict=True):
+        begin = f"µs per permutation\n{device}"
+        for axis, (what, against, title) in zip(line, panels, strict=True):
             part = [row for row in rows if row["device"] == device and row["what"] == what]
+            if not part:
+                axis.set_visible(False)
+                continue
             _panel(axis, part, against)
-            axis.set_title(title.format(n=part[0]["n"] if part else ""), fontsize=9)
-        line[0].set_ylabel(f"µs per permutation\n{device}", fontsize=8)
+            axis.set_title(title.format(n=part[0]["n"]), fontsize=9)
+            axis.set_ylabel(begin, fontsize=8)
+            begin = ""
     save(figure, path)
 
 
 def _panel(axis: Any, rows: list[dict[str, Any]], against: str) -> None:
     axis.set(xscale="log", yscale="log", xlabel=against)
     axis.grid(alpha=0.3)
-    if not rows:
-        axis.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axis.transAxes, fontsize=8)
-        return
     for grey, nfe in zip(
         ("black", "0.55", "0.75"), sorted({row.get("nfe", 0) for row in rows}), strict=False
     ):
@@ -52,5 +55,7 @@ def _panel(axis: Any, rows: list[dict[str, Any]], against: str) -> None:
         axis.plot(x, [1e6 / row["ours"] for row in points], "o-", color=grey, markersize=4, label=label)
         limited = [row for row in points if row["limit"]]
         axis.plot([row[against] for row in limited], [1e6 / row["limit"] for row in limited], ":", color=grey)
-    if any("nfe" in row for row in rows):
+    if any(row["limit"] for row in rows):
+        axis.plot([], [], ":", color="black", label="the device's limit")
+    if axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=8, frameon=False)

@@ -28,7 +28,8 @@ class TrainResult:
     """Its ``metrics.jsonl``."""
 
     def __str__(self) -> str:
-        text = f"{self.steps:,} steps in {self.seconds:.1f} s, loss {self.loss * BITS:.4f} bits"
+        plural = "" if self.steps == 1 else "s"
+        text = f"{self.steps:,} step{plural} in {self.seconds:.1f} s, loss {self.loss * BITS:.4f} bits"
         if self.held_out is not None:
             text += f", best held-out {self.held_out * BITS:.4f} bits at step {self.held_out_step:,}"
         reasons = {"max_seconds": "the time is up", "patience": "held-out likelihood no longer improves"}
