@@ -212,6 +212,7 @@ def permutation_at(
     tensor([[0, 1, 2],
             [2, 1, 0]])
     """
+    n = _items(n)
     if isinstance(index, Tensor):
         if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
             raise PermutationError(f"permutation_at takes integer indices, not {index.dtype}")
@@ -226,12 +227,13 @@ def permutation_at(
             )
         digits = wide[..., None] // _factorials(n, index.device) % torch.arange(n, 0, -1, device=index.device)
         return _from_lehmer(digits).to(device=device or index.device, dtype=dtype)
-    if isinstance(index, Sequence):
+    if isinstance(index, Sequence) and not isinstance(index, str):
         rows = [permutation_at(one, n, dtype=dtype, device=device) for one in index]
         return torch.stack(rows) if rows else torch.empty((0, n), dtype=dtype, device=device)
-    if not 0 <= index < math.factorial(n):
-        raise PermutationError(f"the permutations of {n} items have indices 0..{n}!-1, not {index}")
-    listed, rest = [], int(index)
+    rest = _whole(index)
+    if not 0 <= rest < math.factorial(n):
+        raise PermutationError(f"the permutations of {n} items have indices 0..{n}!-1, not {index!r}")
+    listed = []
     for base in range(1, n + 1):
         rest, digit = divmod(rest, base)
         listed.append(digit)
@@ -263,8 +265,8 @@ def checked_shape(shape: Sequence[int], error: type[FactorankError]) -> torch.Si
     if torch.compiler.is_compiling():
         return torch.Size(shape)
     try:
-        sizes = [-1 if isinstance(size, bool) else operator.index(size) for size in shape]
-    except TypeError:
+        sizes = [_whole(size) for size in shape]
+    except TypeError:  # a number, also as a tensor
         sizes = [-1]
     if min(sizes, default=0) < 0:
         such = f"({shape},)" if isinstance(shape, int) and shape >= 0 else "(3,)"
@@ -272,13 +274,18 @@ def checked_shape(shape: Sequence[int], error: type[FactorankError]) -> torch.Si
     return torch.Size(sizes)
 
 
+def _whole(value: Any) -> int:
+    """A whole number as an int; -1 for what is none."""
+    try:
+        return -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return -1
+
+
 def _items(n: int) -> int:
     if torch.compiler.is_compiling():
         return n
-    try:
-        number = -1 if isinstance(n, bool) else operator.index(n)
-    except TypeError:
-        number = -1
+    number = _whole(n)
     if number < 0:
         raise PermutationError(f"a permutation has a whole number of items, 0 or more, not {n!r}")
     return number

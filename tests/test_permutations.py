@@ -87,7 +87,7 @@ def test_draws() -> None:
     for draw in (fr.random_permutations, fr.random_cyclic):
         with pytest.raises(fr.PermutationError, match=r"such as \(3,\), not 3"):
             draw(5, 3)
-        for shape in ((-1,), (2.0,), (True,), "3", None):
+        for shape in ((-1,), (2.0,), (True,), "3", None, torch.tensor(3)):
             with pytest.raises(fr.PermutationError, match="a shape is a tuple of whole numbers of 0 or more"):
                 draw(5, shape)
         for n in ("5", 5.0, -1, True, None):
@@ -128,7 +128,10 @@ def test_index_of_long_permutations(n: int, generator: torch.Generator) -> None:
 
 
 def test_bad_indices() -> None:
-    for bad in (-1, 6, torch.tensor([0, 6]), torch.tensor([-1]), [0, 7]):
+    for bad_n in ("3", 3.0, -3):
+        with pytest.raises(fr.PermutationError, match="a whole number of items, 0 or more, not"):
+            fr.permutation_at(1, bad_n)
+    for bad in (-1, 6, 1.5, "1", True, None, torch.tensor([0, 6]), torch.tensor([-1]), [0, 7]):
         with pytest.raises(fr.PermutationError, match="indices 0"):
             fr.permutation_at(bad, 3)
     with pytest.raises(fr.PermutationError):

@@ -112,6 +112,10 @@ class Rankings:
         tensor([[ 1,  0,  1],
                 [ 1, -1,  0]])
         """
+        if not isinstance(scores, Tensor):
+            raise RankingsError(
+                f"Rankings.from_scores takes a tensor of scores (rows, n), not a {type(scores).__name__}"
+            )
         if scores.ndim != 2:
             raise RankingsError(f"Rankings.from_scores takes scores (rows, n), not {tuple(scores.shape)}")
         unranked = (

@@ -240,8 +240,8 @@ class PermutationDistribution(Distribution):
         return orders, self._log_prob(rows).expand(len(orders), *self.batch_shape)
 
     def _draws(self, samples: int, generator: torch.Generator | None) -> Tensor:
-        if samples < 1:
-            raise DistributionError(f"an estimate takes at least 1 sample, not {samples}")
+        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+            raise DistributionError(f"an estimate takes at least 1 sample, a whole number, not {samples!r}")
         return self.sample((samples,), generator=generator)
 
     # Checks.

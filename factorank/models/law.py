@@ -350,8 +350,8 @@ class PermutationLaw(Distribution):
         return torch.cat([torch.cat(part, 0) for part in parts.values()], 1).view(shape)
 
     def _over_partitions(self, order: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
-        if samples < 1:
-            raise ModelError(f"an estimate takes at least 1 sample, not {samples}")
+        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+            raise ModelError(f"an estimate takes at least 1 sample, a whole number, not {samples!r}")
         orders.check_length(order, self.n)
         return self._log_prob(order.expand(samples, *self._broadcast(order), self.n), generator)
 

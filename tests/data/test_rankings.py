@@ -122,6 +122,8 @@ def test_scores_rank_highest_first_with_ties_and_gaps():
     votes = Rankings.from_scores(torch.tensor([[3.0, torch.nan, 3.0, -7.5, 9.0]]))
     assert votes.ranks.tolist() == [[1, -1, 1, 2, 0]]
     assert Rankings.from_scores(torch.tensor([[1, 3, 2]])).ranks.tolist() == [[2, 0, 1]]
+    with pytest.raises(fr.RankingsError, match=r"takes a tensor of scores .*, not a list"):
+        Rankings.from_scores([[1, 3, 2]])
 
 
 def test_split_is_by_voter_and_keeps_everyone():

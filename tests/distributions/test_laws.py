@@ -111,8 +111,9 @@ def test_estimates_are_near_the_exact_values(case):
     torch.testing.assert_close(law.marginals(samples=20_000, generator=g), law.marginals(), **near)
     torch.testing.assert_close(law.mean_ranks(samples=20_000, generator=g), law.mean_ranks(), **near)
     torch.testing.assert_close(law.entropy(samples=20_000, generator=g), law.entropy(), **near)
-    with pytest.raises(fr.DistributionError, match="at least 1 sample"):
-        law.entropy(samples=0)
+    for samples in (0, 2.5, "3", True):
+        with pytest.raises(fr.DistributionError, match="at least 1 sample"):
+            law.entropy(samples=samples)
 
 
 @laws
