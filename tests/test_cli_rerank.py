@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from factorank.baselines.rankers import RANKERS
+from factorank.commands.rerank import _some
+from factorank.figures.rerank import calibration_figure, rerank_figure
 from tests.rerank.made import ratings
 
 
@@ -23,7 +26,13 @@ def test_fit_predict_and_eval(table, run, tmp_path):
     options = ["--preset", "small", "--n", 10, "--steps", 4, "--min-user-ratings", 8, "--out", "mine"]
     code, out, err = run("rerank", "fit", table, *options)
     assert (code, err) == (0, "")
-    assert "80 users, 12 items" in out
+    assert "table: 80 users, 12 items" in out
+    assert "left out" not in out
+    options[3] = 9
+    code, _, err = run("rerank", "fit", table, *options)
+    assert code == 2
+    assert "mine holds another run: model.config.n is 10 there and 9 here; " in err
+    assert err.endswith("; other data (held_out.checksum); choose another folder with --out\n")
 
     (tmp_path / "me.csv").write_text("item,rating\n103,5\n101,1\n102,3\n110,\n")
     code, out, err = run("rerank", "predict", "mine", "--user", "me.csv", "--items", "111", "--k", 2)
@@ -36,11 +45,40 @@ def test_fit_predict_and_eval(table, run, tmp_path):
     (tmp_path / "order.csv").write_text("item\n101\n103\n")
     code, out, _ = run("rerank", "predict", "mine", "--user", "order.csv", "--items", "104")
     assert out.index("* 101") < out.index("* 103")
+    assert "sorted by expected gain" in out
+    assert "top 1\n" in out  # of three items, not all of them
+    asked = ("rerank", "predict", "mine", "--user", "order.csv", "--by", "place", "--k", 2)
+    for file in ("answer.csv", "answer.json"):
+        code, out, err = run(*asked, "--items", "104", "--out", file)
+        assert (code, err) == (0, "")
+        assert "sorted by expected place" in out
+    rows = json.loads((tmp_path / "answer.json").read_text())
+    assert sorted(row["item"] for row in rows) == ["101", "103", "104"]
+    assert [row["place"] for row in rows] == [1, 2, 3]
+    assert sum(row["expected_place"] for row in rows) == pytest.approx(6, abs=1e-3)
+    assert sum(row["top_2"] for row in rows) == pytest.approx(2, abs=1e-3)
+    lines = (tmp_path / "answer.csv").read_text().splitlines()
+    assert lines[0] == "place,item,name,expected_place,low,high,top_2,given"
+    assert [line.split(",")[1] for line in lines[1:]] == [row["item"] for row in rows]
+
+    for more, message in (
+        (["--out", "answer.txt"], "--out is a file .csv or .json, not answer.txt"),
+        (["--out", "no/answer.csv"], "there is no folder no for --out no/answer.csv"),
+        (["--items", "x"], "holds 'x', which the ranker has not been trained on; features of new items can"),
+        (["--nfe", "3"], "--nfe 3 needs one of the preset paper"),
+    ):
+        code, _, err = run(*asked, *more)
+        assert code == 2
+        assert message in err
+
+    code, _, err = run("rerank", "eval", "mine", "--baselines", "foo")
+    assert code == 2
+    assert "there is no baseline 'foo'; there are popularity, " in err
 
     code, out, err = run("rerank", "eval", "mine", "--n", 10, "--lists", 20, "--baselines", "mean-rating")
     assert (code, err) == (0, "")
     assert "mean-rating" in out
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     rows = [json.loads(line) for line in (tmp_path / "mine/eval/rerank.jsonl").read_text().splitlines()]
     assert {row["method"] for row in rows} == {"factorank", "mean-rating"}
     assert (tmp_path / "mine/eval/rerank.png").exists()
@@ -64,6 +102,74 @@ def test_a_bad_file_of_a_user_is_named(content, message, tmp_path):
     (tmp_path / "me.csv").write_text(content)
     with pytest.raises(RatingsError, match=message):
         read_user(tmp_path / "me.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "who,item,rating\n1,2,3\n",
+            "recognised as the user; there are who, item, rating. Say --user COLUMN",
+        ),
+        ("user,item,rating\n1,2,\n", "row 2 has no rating, "),
+        ("user,item,rating\n1,2,\n", "--missing drop leaves them out"),
+        (
+            "user,item,rating\n1,2,3\n1,3,good\n",
+            "t.csv: row 3 has the rating 'good' in 'rating', which is no number",
+        ),
+    ],
+)
+def test_a_bad_table_is_refused_in_options(content, message, run, tmp_path):
+    (tmp_path / "t.csv").write_text(content)
+    code, _, err = run("rerank", "fit", "t.csv")
+    assert code == 2
+    assert message in err
+
+
+def test_repeated_ratings_are_counted(table, run):
+    table.write_text(table.read_text() + "".join(table.read_text().splitlines(keepends=True)[1:3]))
+    options = ["--preset", "small", "--n", 10, "--steps", 1, "--min-user-ratings", 8, "--out", "mine"]
+    code, out, err = run("rerank", "fit", table, *options, "--max-seconds", 1e-3)
+    assert (code, err) == (0, "")
+    assert "2 rows left out: the user rates the item again further down" in out
+
+
+def test_columns_of_a_table_of_scores():
+    assert _some([0, 1, 2], 8) == [0, 1, 2]
+    assert _some(list(range(9)), 8) == [0, 1, 2, 3, 4, 5, 6, 8]
+    assert _some([0, 1, 2, 3, 5, 8, 10, 15, 18], 6) == [0, 1, 3, 5, 10, 18]
+    assert _some([0, 1, 3], 1) == [0, 3]
+
+
+@pytest.mark.parametrize("sizes", [(10,), (10, 20)])
+def test_legends_lie_within_the_figures(sizes, tmp_path, monkeypatch):
+    """With all that a legend can hold."""
+    drawn = []
+
+    def look(figure, path):
+        figure.canvas.draw()
+        drawn.append((figure.bbox, figure.legends[0].get_window_extent()))
+
+    monkeypatch.setattr("factorank.figures.rerank.save", look)
+    both, ks = ("masked", "autoregressive"), (1, 3, 5, 10)
+    common = [
+        {"data": "table", "method": "factorank", "objective": objective, "n": n, "k": k, "r": 0}
+        | {"ndcg_unobserved": 0.5, "bin": 0, "stated": 0.5, "hit": 0.5, "count": 3}
+        for objective in both
+        for n in sizes
+        for k in ks
+    ]
+    rows = [row | {"layout": layout} for row in common for layout in ("aligned", "prefix")]
+    rows += [row | {"method": name} for row in common[:8] for name in RANKERS]
+    results = tmp_path / "rows.jsonl"
+    results.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rerank_figure(results, tmp_path / "a.png")
+    results.write_text("".join(json.dumps(row) + "\n" for row in common))
+    calibration_figure(results, tmp_path / "b.png")
+    for page, legend in drawn:
+        assert legend.x0 >= page.x0
+        assert legend.x1 <= page.x1
+        assert legend.y0 >= page.y0
 
 
 def test_missing_run(run):

@@ -1,6 +1,9 @@
 """``factorank rerank``: learn from ratings how users order items, and rank lists for a user."""
 
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +18,18 @@ if TYPE_CHECKING:
 
 RATINGS = "ratings.safetensors"
 """The ratings that a ranker was made from, beside it: its test users are those that it is measured on."""
+
+COLUMNS = 80
+"""Tables are not wider."""
+OPTIONS = {
+    r"Say (user|item|rating)='…'": r"Say --\1 COLUMN",
+    r"missing='drop'": "--missing drop",
+    r"pass its features as new=.*": "features of new items can only be passed in Python, to Ranker.rerank",
+    r"nfe=(\d+) needs a setting with known='random'": r"--nfe \1 needs one of the preset paper",
+    r"choose another folder as out": "choose another folder with --out",
+    r"the same call with out='(.*)' goes on from here": r"the same command goes on from \1",
+}
+"""What the library says of its keywords, and what that is on the command line."""
 
 
 @dataclass(kw_only=True)
@@ -32,6 +47,8 @@ class Fit:
     """The column of ratings."""
     titles: Path | None = None
     """A table of the items: ids, titles, and columns of numbers that become features."""
+    missing: Literal["refuse", "drop"] = "refuse"
+    """What is done about rows without a rating: refuse the table, or leave them out."""
     min_item_ratings: int = 20
     """Items with fewer ratings are left out."""
     items: int | None = None
@@ -67,22 +84,35 @@ class Fit:
             steps=self.steps,
             seed=self.seed,
         )
-        ratings = load_ratings(
-            self.file, user=self.user, item=self.item, rating=self.rating, titles=self.titles
-        ).filter(
+        with _in_options():
+            read = load_ratings(
+                self.file,
+                user=self.user,
+                item=self.item,
+                rating=self.rating,
+                titles=self.titles,
+                missing=self.missing,
+            )
+        if read.repeated:
+            print(
+                f"{self.file}: {read.repeated:,} row{'s' * (read.repeated > 1)} left out: the user rates the"
+                " item again further down"
+            )
+        ratings = read.filter(
             min_item_ratings=self.min_item_ratings,
             item_count=self.items,
             min_user_ratings=self.min_user_ratings,
         )
         counts = len(ratings), ratings.item_count, len(ratings.items)
         print("{}: {:,} users, {:,} items, {:,} ratings".format(ratings.source or self.file, *counts))
-        ranker = rerank.learn(setting, ratings, self.out, max_seconds=self.max_seconds)
+        with _in_options():
+            ranker = rerank.learn(setting, ratings, self.out, max_seconds=self.max_seconds)
         result = ranker.result
         assert result is not None
         if result.stopped == "interrupted":
             print(f"stopped; the same command goes on from {self.out}", file=sys.stderr)
             return 130
-        print(result)
+        print(_as_options(str(result)))
         ratings.save(self.out / RATINGS)
         print(f"written to {self.out}; factorank rerank eval {self.out} measures it")
         return 0
@@ -99,14 +129,19 @@ class Predict:
     ranked; or a column item alone, in the user's order, best first. Items are ids or titles."""
     items: tuple[str, ...] = ()
     """More items to rank."""
-    k: int = 10
-    """For the probability of being among the first k."""
+    k: int | None = None
+    """For the probability of being among the first k; 10 unless given, half of the list if it is shorter
+    than 20."""
+    by: Literal["gain", "place", "mode", "sample"] = "gain"
+    """What the list is sorted by: expected gain, expected place, the likeliest order, or one sample."""
     references: int = 16
     """Random references to average over."""
     nfe: int | None = None
     """Network evaluations; 1 unless given, n for autoregressive rankers."""
     seed: int = 0
     """Decides ties and references."""
+    out: Path | None = None
+    """Write the answer to this file as well, by its suffix .csv or .json."""
 
     def run(self) -> int:
         import torch
@@ -114,17 +149,29 @@ class Predict:
         from factorank.rerank import Ranker
         from factorank.rerank.users import read_user
 
+        if self.out is not None and self.out.suffix not in (".csv", ".json"):
+            raise FactorankError(f"--out is a file .csv or .json, not {self.out}")
+        if self.out is not None and not self.out.parent.is_dir():
+            raise FactorankError(f"there is no folder {self.out.parent} for --out {self.out}")
         ranker = Ranker.load(self.source)
-        answer = ranker.rerank(
-            list(self.items),
-            read_user(self.user),
-            k=self.k,
-            nfe=self.nfe,
-            references=self.references,
-            samples=256,
-            generator=torch.Generator().manual_seed(self.seed),
-        )
-        print(answer_table(answer, ranker.catalogue.names(answer.items)))
+        known = read_user(self.user)
+        length = len({*self.items, *known})
+        with _in_options():
+            answer = ranker.rerank(
+                list(self.items),
+                known,
+                k=min(10, max(1, length // 2)) if self.k is None else self.k,
+                by=self.by,
+                nfe=self.nfe,
+                references=self.references,
+                samples=256,
+                generator=torch.Generator().manual_seed(self.seed),
+            )
+        names = ranker.catalogue.names(answer.items)
+        print(answer_table(answer, names, self.by))
+        if self.out is not None:
+            write_answer(self.out, answer, names)
+            print(f"\nwritten to {self.out}")
         return 0
 
 
@@ -152,6 +199,7 @@ class Eval:
     """The folder for rerank.jsonl and the figures; RUN/eval unless given."""
 
     def run(self) -> int:
+        from factorank.baselines.rankers import RANKERS
         from factorank.data.ratings import Ratings
         from factorank.experiments import rerank
         from factorank.experiments.record import provenance, write_results
@@ -159,6 +207,8 @@ class Eval:
         from factorank.figures.rerank import calibration_figure, rerank_figure
         from factorank.rerank import Ranker
 
+        if unknown := [name for name in self.baselines if name not in RANKERS]:
+            raise FactorankError(f"there is no baseline {unknown[0]!r}; there are {', '.join(RANKERS)}")
         ranker = Ranker.load(self.source)
         if not (self.source / RATINGS).exists():
             raise FactorankError(f"{self.source}: {RATINGS} is missing, so there are no users to measure on")
@@ -183,7 +233,7 @@ class Eval:
         rerank_figure(out / "rerank.jsonl", out / "rerank.png")
         calibration_figure(out / "rerank-calibration.jsonl", out / "rerank-calibration.png")
         print(scores_table(rows))
-        print(f"\nwritten to {out}: rerank.jsonl, rerank.png, rerank-calibration.jsonl and .png")
+        print(f"\nwritten to {out}: rerank and rerank-calibration, .jsonl and .png")
         return 0
 
 
@@ -203,12 +253,12 @@ class Rerank:
         return self.action.run()
 
 
-def answer_table(answer: "Reranking", names: list[str]) -> str:
+def answer_table(answer: "Reranking", names: list[str], by: str) -> str:
     """The ranked items of one user; places count from 1 for people."""
     lines = [
         [
             place,
-            ("" if not one.observed else "* ") + shorten(name, 40),
+            ("" if not one.observed else "* ") + shorten(name, 34),
             f"{one.place + 1:.1f}",
             f"{one.low + 1}–{one.high + 1}",
             f"{100 * one.top:.0f}%",
@@ -216,7 +266,68 @@ def answer_table(answer: "Reranking", names: list[str]) -> str:
         for place, (name, one) in enumerate(zip(names, answer, strict=True), start=1)
     ]
     header = ["", "item", "expected place", f"{100 * answer.level:.0f}% interval", f"top {answer.k}"]
-    return table(header, lines, "rl") + "\n\n  * given by the user"
+    how = {
+        "gain": "sorted by expected gain, in which the first places count most (--by)",
+        "place": "sorted by expected place (--by)",
+        "mode": "the likeliest order (--by)",
+        "sample": "one sample of the order (--by)",
+    }
+    return table(header, lines, "rl") + f"\n\n  * in the order that the user gave\n  {how[by]}"
+
+
+def write_answer(path: Path, answer: "Reranking", names: list[str]) -> None:
+    """The same rows as the table, for programs; places count from 1."""
+    import csv
+    import io
+
+    from factorank.files import write_json, write_whole
+
+    rows = [
+        {
+            "place": place,
+            "item": one.item,
+            "name": name,
+            "expected_place": one.place + 1,
+            "low": one.low + 1,
+            "high": one.high + 1,
+            f"top_{answer.k}": one.top,
+            "given": one.observed,
+        }
+        for place, (name, one) in enumerate(zip(names, answer, strict=True), start=1)
+    ]
+    if path.suffix == ".json":
+        write_json(path, rows)
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["place", "item"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue())
+
+
+def _some(rs: list[int], most: int) -> list[int]:
+    """At most so many of the numbers, the first and the last among them, the early ones denser."""
+    kept = rs if len(rs) <= most + 3 else [r for r in rs if r in {0, 1, 3, 5, 10, 20, 30, 40, rs[-1]}]
+    while len(kept) > max(most, 2):
+        gaps = [(kept[i + 1] - kept[i - 1]) / kept[i] for i in range(1, len(kept) - 1)]
+        least = 1 + gaps.index(min(gaps))
+        kept = kept[:least] + kept[least + 1 :]
+    return kept
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """Errors of the library, which speak of Python's keywords, in options of the command line."""
+    try:
+        yield
+    except FactorankError as error:
+        raise type(error)(_as_options(str(error))) from None
+
+
+def _as_options(message: str) -> str:
+    for pattern, option in OPTIONS.items():
+        message = re.sub(pattern, option, message)
+    return message
 
 
 def scores_table(rows: list[dict[str, Any]]) -> str:
@@ -226,9 +337,11 @@ def scores_table(rows: list[dict[str, Any]]) -> str:
         k = 10 if n > 10 else 5
         here = [row for row in rows if (row["n"], row["k"]) == (n, k)]
         rs = sorted({row["r"] for row in here})
-        shown = rs if len(rs) <= 9 else [r for r in rs if r in {0, 1, 3, 5, 10, 20, 30, 40, rs[-1]}]
+        methods = list(dict.fromkeys((row["method"], row["objective"]) for row in here))
+        longest = max(len(", ".join(filter(None, method))) for method in methods)
+        shown = _some(rs, (COLUMNS - 2 - longest) // len("  0.000"))
         lines = []
-        for method, objective in dict.fromkeys((row["method"], row["objective"]) for row in here):
+        for method, objective in methods:
             mine = [row for row in here if (row["method"], row["objective"]) == (method, objective)]
             cells = []
             for r in shown:

@@ -151,7 +151,7 @@ def _style(method: str, label: str | None, code: str | None, objective: str | No
         "markerfacecolor": (grey if label == "default" else "0.7") if objective == "masked" else "white",
         "linestyle": line if objective == "masked" else ":",
         "linewidth": 1.4,
-        "label": f"factorank: {code}, {objective}" + ("" if label == "default" else ", the paper's network"),
+        "label": f"factorank, {code}, {objective}" + ("" if label == "default" else ", the paper's network"),
     }
 
 

@@ -7,24 +7,30 @@ from factorank.errors import FactorankError
 from factorank.figures.drawing import pyplot_module, read_results, save
 
 STYLES = {
-    ("factorank", "masked", "aligned"): ("masked, one token each", "black", "o", "-", 2.0),
+    ("factorank", "masked", "aligned"): ("factorank, masked", "black", "o", "-", 2.0),
     ("factorank", "autoregressive", "aligned"): (
-        "autoregressive, one token each",
+        "factorank, autoregressive",
         "black",
         "s",
         "--",
         2.0,
     ),
-    ("factorank", "masked", "prefix"): ("masked, 2n tokens (paper)", "0.45", "o", ":", 1.2),
-    ("factorank", "autoregressive", "prefix"): ("autoregressive, 2n tokens (paper)", "0.45", "s", ":", 1.2),
-    "matrix-factorisation": ("matrix factorisation", "0.25", "^", "-", 1.0),
-    "ease": ("EASE", "0.25", "v", "--", 1.0),
-    "lambdamart": ("LambdaMART", "0.4", "D", "-.", 1.0),
-    "score-and-sort": ("score and sort", "0.4", "P", "-", 1.0),
-    "mallows-mixture": ("Mallows mixture", "0.55", "X", "--", 1.0),
-    "mean-rating": ("mean rating", "0.55", "d", "-.", 1.0),
+    ("factorank", "masked", "prefix"): ("factorank, masked, 2n tokens (paper)", "0.45", "o", ":", 1.2),
+    ("factorank", "autoregressive", "prefix"): (
+        "factorank, autoregressive, 2n tokens (paper)",
+        "0.45",
+        "s",
+        ":",
+        1.2,
+    ),
+    "matrix-factorisation": ("matrix-factorisation", "0.25", "^", "-", 1.0),
+    "ease": ("ease", "0.25", "v", "--", 1.0),
+    "lambdamart": ("lambdamart", "0.4", "D", "-.", 1.0),
+    "score-and-sort": ("score-and-sort", "0.4", "P", "-", 1.0),
+    "mallows-mixture": ("mallows-mixture", "0.55", "X", "--", 1.0),
+    "mean-rating": ("mean-rating", "0.55", "d", "-.", 1.0),
     "popularity": ("popularity", "0.7", ">", "-", 1.0),
-    "uniform-rim": ("uniform RIM", "0.7", "<", ":", 1.0),
+    "uniform-rim": ("uniform-rim", "0.7", "<", ":", 1.0),
 }
 """Label, grey, marker, line and its width of each method, so that the figure can be read in print."""
 
@@ -45,7 +51,7 @@ def rerank_figure(
     figure, axes = pyplot.subplots(
         len(sets),
         len(sizes),
-        figsize=(4.6 * len(sizes), 3.9 * len(sets) + 0.9),
+        figsize=(4.6 * len(sizes), 3.9 * len(sets)),
         squeeze=False,
         layout="constrained",
     )
@@ -71,9 +77,7 @@ def rerank_figure(
             axis.set(title=f"{data}, n = {n}", xlabel="observed items r", ylabel=f"NDCG@{k}, {what}")
             axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(alpha=0.3)
-    figure.legend(
-        labelled.values(), labelled.keys(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
-    )
+    _legend(figure, labelled)
     save(figure, path)
 
 
@@ -90,7 +94,7 @@ def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[
     across = len({n for _, n in panels})
     down = -(-len(panels) // across)
     figure, axes = pyplot.subplots(
-        down, across, figsize=(3.9 * across, 3.9 * down + 0.7), squeeze=False, layout="constrained"
+        down, across, figsize=(3.9 * across, 3.9 * down), squeeze=False, layout="constrained"
     )
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
@@ -120,10 +124,23 @@ def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[
         axis.set(title=f"{data}, n = {n}", xlabel="stated probability of the top k", ylabel="share that was")
         axis.set_aspect("equal")
         axis.grid(alpha=0.3)
-    figure.legend(
-        labelled.values(), labelled.keys(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
-    )
+    _legend(figure, labelled)
     save(figure, path)
+
+
+def _legend(figure: Any, labelled: dict[str, Any]) -> None:
+    """A legend under the panels, in as many columns as the figure is wide, and the height that it takes."""
+    width, height = figure.get_size_inches()
+    columns = max(1, min(4, int(width / (0.6 + 0.07 * max(map(len, labelled), default=0)))))
+    figure.set_size_inches(width, height + 0.2 + 0.2 * -(-len(labelled) // columns))
+    figure.legend(
+        labelled.values(),
+        labelled.keys(),
+        loc="outside lower center",
+        ncols=columns,
+        fontsize=9,
+        frameon=False,
+    )
 
 
 def _key(row: dict[str, Any]) -> Any:

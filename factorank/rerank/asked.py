@@ -161,6 +161,8 @@ def _key(catalogue: Catalogue, name: Item) -> Any:
 
 def _unknown(name: Item, where: str, catalogue: Catalogue) -> str:
     told = f"{where} holds {name!r}, which the ranker has not been trained on"
+    if near := catalogue.near(name):
+        told += f" (did you mean {' or '.join(map(repr, near))}?)"
     if catalogue.features:
         return f"{told}; pass its features as new={{{name!r}: …}} ({', '.join(catalogue.features[:4])}, …)"
     return f"{told}, and it has learnt no features to judge new items by"

@@ -1,5 +1,6 @@
 """Items by the names that users have for them: ids, titles, and features of items that are new."""
 
+import difflib
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,23 @@ class Catalogue:
         if found is not None and item in self._ambiguous:
             raise FactorankError(f"several items are called {item!r}; name it by its id")
         return found
+
+    def near(self, item: Item, most: int = 3) -> list[str]:
+        """Titles, or ids of text, that somebody who asks for an unknown item may mean.
+
+        >>> Catalogue([10, 20], ["Toy Story (1995)", "Heat (1995)"]).near("heat")
+        ['Heat (1995)']
+        """
+        known = [str(name) for name in (self.titles or self.ids)]
+        asked = str(item).lower().strip()
+        if not asked or asked.isdigit():
+            return []
+        within = sorted((name for name in known if asked in name.lower()), key=lambda name: (len(name), name))
+        if within:
+            # "Heat" begins "Heat (1995)", which is nearer than a longer title that has it inside.
+            return sorted(within, key=lambda name: not name.lower().startswith(asked))[:most]
+        lower = {name.lower(): name for name in known}
+        return [lower[name] for name in difflib.get_close_matches(asked, lower, most)]
 
     def names(self, items: Sequence[Item]) -> list[str]:
         """What to call items in text: their titles, or else what they were called."""

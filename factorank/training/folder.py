@@ -45,7 +45,7 @@ def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpo
         theirs = json.loads((out / "training.json").read_bytes())
     except ValueError as error:
         raise TrainingError(f"{out / 'training.json'} is damaged: {error}") from error
-    differences = _differences(theirs, json.loads(json.dumps(identity)))
+    differences = _readable_first(_differences(theirs, json.loads(json.dumps(identity))))
     if differences:
         raise TrainingError(
             f"{out} holds another run: {'; '.join(differences)}; choose another folder as out"
@@ -119,6 +119,14 @@ def _differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
             for d in _differences(theirs.get(key), ours.get(key), f"{path}.{key}".lstrip("."))
         ]
     return [] if theirs == ours else [f"{path} is {_short(theirs)} there and {_short(ours)} here"]
+
+
+def _readable_first(differences: list[str]) -> list[str]:
+    """Settings, then what is told of the data; that checksums differ says only that the data are others."""
+    told = sorted(differences, key=lambda text: text.startswith(("data.", "held_out.")))
+    checksums = [text.partition(" ")[0] for text in told if ".checksum is " in text]
+    told = [text for text in told if ".checksum is " not in text]
+    return told + ([f"other data ({', '.join(checksums)})"] if checksums else [])
 
 
 def _short(value: Any) -> str:

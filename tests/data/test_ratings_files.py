@@ -135,6 +135,26 @@ def test_a_zip_whose_table_is_not_plain_is_unpacked_first(tmp_path, content, exp
     assert as_rows(load_ratings(zipped(tmp_path / "x.zip", {"x.csv": content}))) == expected
 
 
+def test_later_rows_may_hold_what_the_first_do_not(tmp_path):
+    """Types of columns are guessed from the first rows; a half star or an id of letters comes later."""
+    rows = [f"{user},{item},3" for user in range(40) for item in range(30)]
+    (tmp_path / "a.csv").write_text("\n".join(["user,item,rating", *rows, "41,1,3.5"]))
+    ratings = load_ratings(tmp_path / "a.csv")
+    assert (ratings.values[-1], ratings.source, ratings.repeated) == (3.5, "a", 0)
+    (tmp_path / "b.csv").write_text("\n".join(["user,item,rating", *rows, "ann,1,4", "ann,1,2"]))
+    ratings = load_ratings(tmp_path / "b.csv")
+    assert (ratings.values[-1], ratings.user_ids[-1], ratings.repeated) == (2.0, "ann", 1)
+    (tmp_path / "c.csv").write_text("\n".join(["user,item,rating", *rows, "41,1,good", "41,2,bad"]))
+    with pytest.raises(RatingsError, match=r"c.csv: row 1202 has the rating 'good' .*; 2 of 1,202 rows"):
+        load_ratings(tmp_path / "c.csv")
+
+
+def test_an_item_table_of_ids_and_titles_alone(tmp_path):
+    (tmp_path / "a.csv").write_text("user,item,rating\n1,1,3\n1,2,4\n")
+    (tmp_path / "t.csv").write_text("item,title\n2,Heat\n1,Toys\n")
+    assert load_ratings(tmp_path / "a.csv", titles=tmp_path / "t.csv").titles == ["Toys", "Heat"]
+
+
 def test_an_item_table_gives_titles_and_scaled_features(tmp_path):
     (tmp_path / "stars.csv").write_text(COMMAS)
     (tmp_path / "items.csv").write_text("movieId,name,length,colour\n30,C,120,red\n10,A,80,blue\n20,B,,red\n")

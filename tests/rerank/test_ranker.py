@@ -142,6 +142,7 @@ def test_ratings_of_a_user_ties_and_nan(masked):
 @pytest.mark.parametrize(
     ("items", "observed", "message"),
     [
+        ([100, "ITEM 7"], None, r"not been trained on \(did you mean 'item 7'\?\)"),
         ([100, 999], None, "holds 999, which the ranker has not been trained on"),
         ([100, "item 0"], None, "holds 'item 0' at place 1 and, as 100, at 0"),
         ([100, 101], [101, 101], "observes 101 more than once"),

@@ -61,6 +61,7 @@ def from_columns(
         raise RatingsError(f"{where}: there are no ratings in it")
     user_ids, users = dense(users)
     item_ids, items = dense(items)
+    rows = len(values)
     users, items, values = _grouped(users, items, values, len(item_ids))
     counts = np.bincount(users, minlength=len(user_ids))
     shift, factor = scale_of(values) if scale is None else scale
@@ -73,6 +74,7 @@ def from_columns(
         shift=shift,
         scale=factor,
         source=source,
+        repeated=rows - len(values),
     )
 
 

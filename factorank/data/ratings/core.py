@@ -49,7 +49,9 @@ class Ratings:
     scale: float = 1.0
     """A relevance is ``(rating + shift) * scale``."""
     source: str = ""
-    """The kind of data: "ml-1m", "jester", "table", …"""
+    """What the data are called: "ml-1m", "jester", or the name of the file."""
+    repeated: int = 0
+    """How many rows of the file were left out because the user rates the item again in a later one."""
 
     @classmethod
     def from_rows(

@@ -32,6 +32,11 @@ class Source:
         return (self.path.name if self.member is None else PurePosixPath(self.member).name).lower()
 
     @property
+    def called(self) -> str:
+        """The name of the file without its suffix, for titles."""
+        return PurePosixPath(self.member or self.path.name).stem
+
+    @property
     def folder(self) -> str:
         """The name of the folder it lies in; of the zip, for a member that lies in none."""
         if self.member is None:

@@ -28,14 +28,22 @@ TITLES = ("title", "name", "itemname", "movietitle", "booktitle")
 def read_table(source: Source, asked: dict[str, str | None], missing: str) -> Ratings:
     """Ratings from a CSV or parquet file; ``asked`` names the columns, where their names do not tell."""
     if (streamed := _stream(source, asked)) is not None:
-        return from_columns(*streamed, where=str(source), missing=missing, first_row=2)
+        return from_columns(*streamed, where=str(source), missing=missing, first_row=2, source=source.called)
     with source.on_disk() as path:
         frame, header = _scan(path, source)
         columns = choose_columns(frame.collect_schema().names(), asked, str(source), header)
-        found = _collect(frame, columns, source)
+        found = _collect(frame, columns, source, path)
     users, items = (_ids(found[columns[name]], source, name, header) for name in ("user", "item"))
     values = found[columns["rating"]].to_numpy()
-    return from_columns(users, items, values, where=str(source), missing=missing, first_row=1 + header)
+    return from_columns(
+        users,
+        items,
+        values,
+        where=str(source),
+        missing=missing,
+        first_row=1 + header,
+        source=source.called,
+    )
 
 
 def read_items(source: Source, item: str | None) -> ItemTable:
@@ -46,7 +54,7 @@ def read_items(source: Source, item: str | None) -> ItemTable:
     import polars
 
     with source.on_disk() as path:
-        frame = _scan(path, source)[0].collect()
+        frame = _scan(path, source, least=2, inferred=None)[0].collect()
     names = frame.columns
     key = item if item in names else _guess(names, KNOWN["item"])
     if key is None:
@@ -155,8 +163,8 @@ def _stream(source: Source, asked: dict[str, str | None]) -> list[np.ndarray] | 
     return [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else None
 
 
-def _scan(path: Path, source: Source) -> tuple[Any, bool]:
-    """A lazy frame, and whether the file names its columns."""
+def _scan(path: Path, source: Source, least: int = 3, inferred: int | None = 1000) -> tuple[Any, bool]:
+    """A lazy frame, and whether the file names its columns; types are those of so many rows, None for all."""
     polars = polars_for(source)
     if source.name.endswith(".parquet"):
         frame = polars.scan_parquet(path)
@@ -173,16 +181,17 @@ def _scan(path: Path, source: Source) -> tuple[Any, bool]:
         separator, names = cells(first.decode("utf-8-sig").strip())
     except UnicodeDecodeError:
         raise RatingsError(f"{source}: the first line is not UTF-8 text: {first[:40]!r}") from None
-    if len(names) < 3:
+    if len(names) < least:
         raise RatingsError(
-            f"{source}: a table has at least three columns, but its first line is {first[:80]!r}"
+            f"{source}: a table has at least {'two' if least == 2 else 'three'} columns, but its first line"
+            f" is {first[:80]!r}"
         )
     header = is_header(names)
-    frame = polars.scan_csv(path, separator=separator, has_header=header, infer_schema_length=1000)
+    frame = polars.scan_csv(path, separator=separator, has_header=header, infer_schema_length=inferred)
     return frame, header
 
 
-def _collect(frame: Any, columns: dict[str, str], source: Source) -> Any:
+def _collect(frame: Any, columns: dict[str, str], source: Source, path: Path, last: bool = False) -> Any:
     """The three columns; the rating as Float32, ids as Int64 where all are whole numbers, else as text."""
     polars = polars_for(source)
     chosen = frame.select(columns.values()).with_columns(
@@ -193,7 +202,34 @@ def _collect(frame: Any, columns: dict[str, str], source: Source) -> Any:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        raise RatingsError(f"{source}: {first_line(error)}") from None
+        told = _no_number(path, source, columns["rating"])
+        if told is None and not last and not source.name.endswith(".parquet"):
+            # Later rows may hold what the first do not, such as 3.5 after whole numbers.
+            return _collect(_scan(path, source, inferred=None)[0], columns, source, path, last=True)
+        raise RatingsError(f"{source}: {told or first_line(error)}") from None
+
+
+def _no_number(path: Path, source: Source, column: str) -> str | None:
+    """Where a rating is text that is no number, if that is what was wrong."""
+    polars = polars_for(source)
+    header = True
+    try:
+        if source.name.endswith(".parquet"):
+            frame = polars.scan_parquet(path)
+        else:
+            with path.open(encoding="utf-8-sig") as file:
+                separator, names = cells(file.readline().strip())
+            header = is_header(names)
+            frame = polars.scan_csv(path, separator=separator, has_header=header, infer_schema=False)
+        texts = frame.select(polars.col(column).cast(polars.String)).collect()[column]
+    except (polars.exceptions.PolarsError, OSError, ValueError):
+        return None
+    bad = texts.is_not_null() & texts.cast(polars.Float32, strict=False).is_null()
+    if not bad.any():
+        return None
+    first = int(bad.arg_max())
+    more = f"; {int(bad.sum()):,} of {len(bad):,} rows are so" if bad.sum() > 1 else ""
+    return f"row {first + 1 + header} has the rating {texts[first]!r} in {column!r}, which is no number{more}"
 
 
 def _ids(column: Any, source: Source, role: str, header: bool) -> Any:
