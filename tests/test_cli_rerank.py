@@ -5,7 +5,7 @@ import json
 import pytest
 
 from factorank.baselines.rankers import RANKERS
-from factorank.commands.rerank import _some
+from factorank.commands._rerank_tables import some_of
 from factorank.figures.rerank import calibration_figure, rerank_figure
 from tests.rerank.made import ratings
 
@@ -135,10 +135,10 @@ def test_repeated_ratings_are_counted(table, run):
 
 
 def test_columns_of_a_table_of_scores():
-    assert _some([0, 1, 2], 8) == [0, 1, 2]
-    assert _some(list(range(9)), 8) == [0, 1, 2, 3, 4, 5, 6, 8]
-    assert _some([0, 1, 2, 3, 5, 8, 10, 15, 18], 6) == [0, 1, 3, 5, 10, 18]
-    assert _some([0, 1, 3], 1) == [0, 3]
+    assert some_of([0, 1, 2], 8) == [0, 1, 2]
+    assert some_of(list(range(9)), 8) == [0, 1, 2, 3, 4, 5, 6, 8]
+    assert some_of([0, 1, 2, 3, 5, 8, 10, 15, 18], 6) == [0, 1, 3, 5, 10, 18]
+    assert some_of([0, 1, 3], 1) == [0, 3]
 
 
 @pytest.mark.parametrize("sizes", [(10,), (10, 20)])

@@ -6,21 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from factorank.commands._text import shorten, table
+from factorank.commands._rerank_tables import answer_table, scores_table, write_answer
 from factorank.errors import FactorankError
-
-if TYPE_CHECKING:
-    from factorank.rerank import Reranking
 
 RATINGS = "ratings.safetensors"
 """The ratings that a ranker was made from, beside it: its test users are those that it is measured on."""
 
-COLUMNS = 80
-"""Tables are not wider."""
 OPTIONS = {
     r"Say (user|item|rating)='…'": r"Say --\1 COLUMN",
     r"missing='drop'": "--missing drop",
@@ -253,68 +248,6 @@ class Rerank:
         return self.action.run()
 
 
-def answer_table(answer: "Reranking", names: list[str], by: str) -> str:
-    """The ranked items of one user; places count from 1 for people."""
-    lines = [
-        [
-            place,
-            ("" if not one.observed else "* ") + shorten(name, 34),
-            f"{one.place + 1:.1f}",
-            f"{one.low + 1}–{one.high + 1}",
-            f"{100 * one.top:.0f}%",
-        ]
-        for place, (name, one) in enumerate(zip(names, answer, strict=True), start=1)
-    ]
-    header = ["", "item", "expected place", f"{100 * answer.level:.0f}% interval", f"top {answer.k}"]
-    how = {
-        "gain": "sorted by expected gain, in which the first places count most (--by)",
-        "place": "sorted by expected place (--by)",
-        "mode": "the likeliest order (--by)",
-        "sample": "one sample of the order (--by)",
-    }
-    return table(header, lines, "rl") + f"\n\n  * in the order that the user gave\n  {how[by]}"
-
-
-def write_answer(path: Path, answer: "Reranking", names: list[str]) -> None:
-    """The same rows as the table, for programs; places count from 1."""
-    import csv
-    import io
-
-    from factorank.files import write_json, write_whole
-
-    rows = [
-        {
-            "place": place,
-            "item": one.item,
-            "name": name,
-            "expected_place": one.place + 1,
-            "low": one.low + 1,
-            "high": one.high + 1,
-            f"top_{answer.k}": one.top,
-            "given": one.observed,
-        }
-        for place, (name, one) in enumerate(zip(names, answer, strict=True), start=1)
-    ]
-    if path.suffix == ".json":
-        write_json(path, rows)
-        return
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["place", "item"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_whole(path, text.getvalue())
-
-
-def _some(rs: list[int], most: int) -> list[int]:
-    """At most so many of the numbers, the first and the last among them, the early ones denser."""
-    kept = rs if len(rs) <= most + 3 else [r for r in rs if r in {0, 1, 3, 5, 10, 20, 30, 40, rs[-1]}]
-    while len(kept) > max(most, 2):
-        gaps = [(kept[i + 1] - kept[i - 1]) / kept[i] for i in range(1, len(kept) - 1)]
-        least = 1 + gaps.index(min(gaps))
-        kept = kept[:least] + kept[least + 1 :]
-    return kept
-
-
 @contextmanager
 def _in_options() -> Iterator[None]:
     """Errors of the library, which speak of Python's keywords, in options of the command line."""
@@ -328,26 +261,3 @@ def _as_options(message: str) -> str:
     for pattern, option in OPTIONS.items():
         message = re.sub(pattern, option, message)
     return message
-
-
-def scores_table(rows: list[dict[str, Any]]) -> str:
-    """NDCG of the unobserved items by method and r, a block for each n; means over the seeds."""
-    blocks = []
-    for n in sorted({row["n"] for row in rows}):
-        k = 10 if n > 10 else 5
-        here = [row for row in rows if (row["n"], row["k"]) == (n, k)]
-        rs = sorted({row["r"] for row in here})
-        methods = list(dict.fromkeys((row["method"], row["objective"]) for row in here))
-        longest = max(len(", ".join(filter(None, method))) for method in methods)
-        shown = _some(rs, (COLUMNS - 2 - longest) // len("  0.000"))
-        lines = []
-        for method, objective in methods:
-            mine = [row for row in here if (row["method"], row["objective"]) == (method, objective)]
-            cells = []
-            for r in shown:
-                values = [row["ndcg_unobserved"] for row in mine if row["r"] == r]
-                cells.append(f"{sum(values) / len(values):.3f}" if values else "")
-            lines.append([method if objective is None else f"{method}, {objective}", *cells])
-        title = f"n = {n}: NDCG@{k} of the unobserved items, by the number r of observed ones"
-        blocks.append(title + "\n\n" + table(["method", *(f"r {r}" for r in shown)], lines, "l"))
-    return "\n\n".join(blocks)
