@@ -202,7 +202,10 @@ class Solve:
         out = self.out or Path(f"{self.picture.stem}-solved.png")
         if not out.parent.is_dir():
             raise FactorankError(f"there is no folder {out.parent} for --out {out}")
-        solved = solve_picture(load(grid, self.weights), self.picture, nfe=self.nfe, seed=self.seed)
+        model = load(grid, self.weights)
+        if self.nfe is not None:
+            check_nfes((self.nfe,), model.n, model.objective, model.masks)
+        solved = solve_picture(model, self.picture, nfe=self.nfe, seed=self.seed)
         puzzle_figure(
             solved.scrambled,
             solved.solved,

@@ -103,7 +103,7 @@ def test_a_run_that_its_time_ends_is_finished(folder, run):
             "tiny.png: the picture has 3 pixels on its shorter side, too",
         ),
         (["solve", "text.png", "--weights", "w"], "text.png: not a picture that can be read"),
-        (["solve", "picture.png", "--weights", "w", "--nfe", "2"], "masks='all' has learnt 1 NFE only"),
+        (["solve", "picture.png", "--weights", "w", "--nfe", "2"], "--nfe other than 1 needs --masks any"),
         (["eval"], "give the folder of a run, or --grid for a shipped model"),
         (["eval", "w", "--nfe", "7"], "--nfe is from 1 to 4 for this grid, not 7"),
         (["eval", "w", "--nfe", "2"], "--nfe other than 1 needs --masks any"),
