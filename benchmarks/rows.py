@@ -1,16 +1,33 @@
 """The rows of the speed benchmarks: written beside those of other devices and shown as a table."""
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.timing import show
+from benchmarks.workloads import LENGTHS
 from factorank.errors import FactorankError
 from factorank.experiments.record import write_results
 from factorank.figures import read_results
 
 UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def speed_parser(name: str, about: str | None, names: Sequence[str]) -> argparse.ArgumentParser:
+    """The options that measuring training and sampling have in common."""
+    parser = argparse.ArgumentParser(prog=f"bench {name}", description=about)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--only", nargs="+", help=f"parts of the names of {', '.join(names)}")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of ours and the plain loop")
+    parser.add_argument("--threads", type=int, help="of the CPU; torch's own choice unless given")
+    parser.add_argument("--n", type=int, nargs="+", default=LENGTHS, help="lengths of the costs")
+    parser.add_argument("--quick", action="store_true", help="tiny networks: does everything run?")
+    parser.add_argument("--out", default="runs/bench/speed.jsonl", help="rows of other devices are kept")
+    return parser
 
 
 def say(row: dict[str, Any]) -> None:

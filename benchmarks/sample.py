@@ -22,7 +22,7 @@ from torch import Tensor
 
 from benchmarks import paper, workloads
 from benchmarks.limits import Memory, copy_rate, count, product_rate
-from benchmarks.rows import merge, say, table
+from benchmarks.rows import merge, say, speed_parser, table
 from benchmarks.timing import seconds
 from benchmarks.train import plainly
 from benchmarks.workloads import Workload
@@ -42,16 +42,9 @@ COSTS = ("cost sample", "cost sample batch")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench sample", description=__doc__)
     names = [*WORKLOADS, *COSTS]
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", nargs="+", help=f"parts of the names of {', '.join(names)}")
+    parser = speed_parser("sample", __doc__, names)
     parser.add_argument("--batch", type=int, help="permutations in a call, if other than each one's own")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of ours and the plain loop")
-    parser.add_argument("--threads", type=int, help="of the CPU; torch's own choice unless given")
-    parser.add_argument("--n", type=int, nargs="+", default=workloads.LENGTHS, help="lengths of the costs")
-    parser.add_argument("--quick", action="store_true", help="tiny networks: does everything run?")
-    parser.add_argument("--out", default="runs/bench/speed.jsonl", help="rows of other devices are kept")
     options = parser.parse_args(argv)
     if options.threads:
         torch.set_num_threads(options.threads)

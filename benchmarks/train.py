@@ -26,7 +26,7 @@ import torch
 import factorank as fr
 from benchmarks import workloads
 from benchmarks.limits import Memory, count, product_rate
-from benchmarks.rows import merge, say, table
+from benchmarks.rows import merge, say, speed_parser, table
 from benchmarks.workloads import Workload
 from factorank.experiments.record import provenance
 from factorank.models import attention
@@ -42,16 +42,9 @@ FOR_CPUS, FOR_GPUS = {"train laptop"}, {"train cyclic", "train jigsaw 4x4", "tra
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench train", description=__doc__)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", nargs="+", help=f"parts of the names of {', '.join([*WORKLOADS, COST])}")
+    parser = speed_parser("train", __doc__, [*WORKLOADS, COST])
     parser.add_argument("--compile", choices=("no", "yes", "both"), help="both where a GPU is, no elsewhere")
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="bf16 on a GPU, fp32 elsewhere")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of ours and the plain loop")
-    parser.add_argument("--threads", type=int, help="of the CPU; torch's own choice unless given")
-    parser.add_argument("--n", type=int, nargs="+", default=workloads.LENGTHS, help="lengths of the costs")
-    parser.add_argument("--quick", action="store_true", help="tiny networks: does everything run?")
-    parser.add_argument("--out", default="runs/bench/speed.jsonl", help="rows of other devices are kept")
     options = parser.parse_args(argv)
     if options.threads:
         torch.set_num_threads(options.threads)
