@@ -5,9 +5,10 @@
 The plain loop has the same network, the library's attention, eager float32 (TF32 products allowed on a GPU),
 torch's AdamW and one batch that lies on the device already; it neither clips nor averages. Ours is a run of
 ``fr.train`` with its defaults, in bfloat16 on a GPU: rows drawn, clipping and average included, the rate as
-its own ``metrics.jsonl`` has it in windows of 50 steps or more. Both are the best of several windows, taken
-in turn. What the first steps cost (compilation, capture) is in a column of its own. The limit is the number
-of operations of a plain step over the rate of a large matrix product in the same run.
+its own ``metrics.jsonl`` has it in windows of 50 steps or more (for the costs against n of fewer, the larger
+n). Both are the best of several windows, taken in turn. What the first steps cost (compilation, capture) is
+in a column of its own. The limit is the number of operations of a plain step over the rate of a large matrix
+product in the same run.
 """
 
 import argparse
@@ -169,9 +170,11 @@ def _window(step: Callable[[], None], many: int, device: str) -> float:
     return time.perf_counter() - start
 
 
-def our_run(work: Workload, options: argparse.Namespace, compiled: bool) -> dict[str, Any]:
+def our_run(
+    work: Workload, options: argparse.Namespace, compiled: bool, window: int | None = None
+) -> dict[str, Any]:
     """A run of ``fr.train``: the best rate after the first two windows, and what came before them."""
-    window, windows = (50, 8) if options.device == "cpu" else (100, 12)
+    window, windows = (window or 50, 8) if options.device == "cpu" else (window or 100, 12)
     if options.quick:
         window, windows = 2, 3
     model = work.model(options.device)
@@ -211,7 +214,7 @@ def costs(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         work = work.small() if options.quick else work
         limit = product_rate(options.device) / operations_of_row(work, options.device)
         try:
-            run = our_run(work, options, False)
+            run = our_run(work, options, False, window=max(5, 1000 // n))
         except torch.OutOfMemoryError as error:
             print(f"  {COST} n={n}: out of memory; {' '.join(getattr(error, '__notes__', ()))}")
             continue

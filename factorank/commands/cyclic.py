@@ -31,6 +31,8 @@ class Cyclic:
     """Network evaluations to sample masked models at; all from 1 to n unless given."""
     steps: int | None = None
     """Training steps, if other than the preset's."""
+    lr: float | None = None
+    """The highest learning rate, if other than the preset's."""
     dropout: float | None = None
     """Of the network, if other than the preset's."""
     weight_decay: float | None = None
@@ -58,6 +60,7 @@ class Cyclic:
             self.preset,
             steps=self.steps,
             precision=self.precision,
+            lr=self.lr,
             dropout=self.dropout,
             weight_decay=self.weight_decay,
         )

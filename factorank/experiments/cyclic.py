@@ -47,8 +47,10 @@ class Preset:
     """Of all cyclic permutations, how many are trained on."""
     held_out: float = 0.1
     """Of those, how many only say when to stop: autoregressive models learn the rest by heart."""
+    held_out_every: int | None = None
+    """Steps between two looks at them; a fiftieth of all unless given."""
     patience: int | None = None
-    """How many of the fifty held-out scores may pass without a better one."""
+    """How many of those looks may pass without a better one."""
     precision: str = "fp32"
     weight_decay: float = 0.01
 
@@ -66,7 +68,18 @@ PRESETS = {
         samples=2000,
         patience=5,
     ),
-    "paper": Preset(n=10, width=128, depth=8, heads=8, dropout=0.05, batch_size=1024, lr=3e-4, steps=100_000),
+    "paper": Preset(
+        n=10,
+        width=128,
+        depth=8,
+        heads=8,
+        dropout=0.05,
+        batch_size=1024,
+        lr=3e-4,
+        steps=100_000,
+        held_out_every=250,
+        patience=10,
+    ),
 }
 
 
@@ -129,6 +142,7 @@ def learn(
         batch_size=size.batch_size,
         lr=size.lr,
         held_out=size.held_out if stops_early else None,
+        held_out_every=size.held_out_every if stops_early else None,
         patience=size.patience if stops_early else None,
         precision=size.precision,
         weight_decay=size.weight_decay,
@@ -157,7 +171,8 @@ def score(
             started = time.perf_counter()
             distribution = model.distribution(nfe=nfe, unmask=unmask)
             generator = torch.Generator(device).manual_seed(law.seed)
-            samples = distribution.sample((size.samples,), generator=generator).cpu()
+            with narrow(size, device):
+                samples = distribution.sample((size.samples,), generator=generator).cpu()
             row: dict[str, Any] = {
                 "experiment": "cyclic",
                 "n": size.n,
@@ -172,8 +187,16 @@ def score(
                 "cyclic": metrics.cyclic_share(samples),
                 "in_train": in_train(samples, seen),
             }
-            row |= _likelihoods(distribution, target.to(device)) if distribution.exact else _NO_LIKELIHOODS
+            with narrow(size, device):
+                row |= (
+                    _likelihoods(distribution, target.to(device)) if distribution.exact else _NO_LIKELIHOODS
+                )
             yield row | {"seconds": round(time.perf_counter() - started, 2)}
+
+
+def narrow(size: Preset, device: torch.device) -> torch.autocast:
+    """The precision that the law was trained in: it is that law which is sampled and scored."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=size.precision == "bf16")
 
 
 def watcher(law: Law, size: Preset, samples: int = 2000) -> Callable[[PermutationModel], dict[str, float]]:
@@ -184,8 +207,10 @@ def watcher(law: Law, size: Preset, samples: int = 2000) -> Callable[[Permutatio
     seen, _ = cyclic_split(size.n, size.share, law.seed)
 
     def watch(model: PermutationModel) -> dict[str, float]:
-        generator = torch.Generator(next(model.parameters()).device).manual_seed(law.seed)
-        drawn = model.distribution(unmask="left-to-right").sample((samples,), generator=generator).cpu()
+        device = next(model.parameters()).device
+        generator = torch.Generator(device).manual_seed(law.seed)
+        with narrow(size, device):
+            drawn = model.distribution(unmask="left-to-right").sample((samples,), generator=generator).cpu()
         return {"cyclic": metrics.cyclic_share(drawn), "in_train": in_train(drawn, seen)}
 
     return watch

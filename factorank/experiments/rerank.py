@@ -118,11 +118,18 @@ def evaluate(
         rs = _rs(measured, n, ordered=model.code.name == "insertion")
         started = time.perf_counter()
         some = {0, rs[len(rs) // 2], rs[-1]} if measured.calibrate else ()
-        found, binned = rerank_scores.score_ranker(ranker, lists, rs, measured.ks, asked, tuple(some))
+        with narrow(ranker):
+            found, binned = rerank_scores.score_ranker(ranker, lists, rs, measured.ks, asked, tuple(some))
         seconds = round(time.perf_counter() - started, 2)
         rows += [here | row | {"seconds": seconds} for row in found]
         bins += [here | row | {"experiment": "rerank-calibration"} for row in binned]
     return rows, bins
+
+
+def narrow(ranker: Ranker) -> torch.autocast:
+    """The precision that the ranker was trained in."""
+    in_bf16 = ranker.setting is not None and ranker.setting.precision == "bf16"
+    return torch.autocast(ranker.device.type, torch.bfloat16, enabled=in_bf16)
 
 
 def beside_items(ranker: Ranker) -> int:
