@@ -74,18 +74,18 @@ def test_dtype_and_batch_shape_are_kept(name: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize(
     "n", [16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000, 2048, 2049]
 )
-def test_long_codes(name: str, dtype: torch.dtype, n: int, generator: torch.Generator) -> None:
+def test_long_codes(name: str, n: int, generator: torch.Generator) -> None:
     orders = fr.random_permutations(n, (7,), generator=generator)
     identity = torch.arange(n)
     orders = torch.cat([orders, identity[None], identity.flip(0)[None]])
-    codes = fr.code(name).encode(orders.to(dtype))
-    for row in (0, 7, 8):
-        assert codes[row].tolist() == DEFINITIONS[name](orders[row].tolist())
-    assert torch.equal(fr.code(name).decode(codes).to(torch.int64), orders)
+    expected = {row: DEFINITIONS[name](orders[row].tolist()) for row in (0, 7, 8)}
+    for dtype in (torch.int32, torch.int64):
+        codes = fr.code(name).encode(orders.to(dtype))
+        assert {row: codes[row].tolist() for row in expected} == expected
+        assert torch.equal(fr.code(name).decode(codes).to(torch.int64), orders)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -157,13 +157,16 @@ def test_sizes() -> None:
 
 @pytest.mark.parametrize("n", range(1, 7))
 def test_one_step_in_a_lehmer_code_is_a_transposition(n: int) -> None:
-    for code in itertools.product(*(range(size) for size in range(n, 0, -1))):
-        order = fr.Lehmer().decode(torch.tensor(code))
-        for i in range(n):
-            for other in range(code[i] + 1, n - i):
-                changed = (*code[:i], other, *code[i + 1 :])
-                moved = int(fr.hamming(order, fr.Lehmer().decode(torch.tensor(changed))))
-                assert moved == other - code[i] + 1  # 2, one transposition, for a step of one
+    codes = torch.tensor(list(itertools.product(*(range(size) for size in range(n, 0, -1)))))
+    orders = fr.Lehmer().decode(codes)
+    for i in range(n):
+        for other in range(1, n - i):
+            smaller = codes[:, i] < other
+            changed = codes[smaller]
+            changed[:, i] = other
+            moved = fr.hamming(orders[smaller], fr.Lehmer().decode(changed))
+            # 2, one transposition, for a step of one
+            assert torch.equal(moved, other - codes[smaller, i] + 1)
 
 
 @pytest.mark.parametrize("n", range(8))

@@ -179,12 +179,12 @@ def test_unknown_encoders(encoder):
 
 def test_it_learns_and_its_solutions_are_pictures():
     model, result = jigsaw.learn(
-        setting(**(TINY | {"steps": 300, "lr": 1e-2, "ema": 0.98, "augment": "none"})),
+        setting(**(TINY | {"steps": 120, "lr": 1e-2, "ema": 0.98, "augment": "none"})),
         PICTURES,
         device="cpu",
         watch_every=None,
     )
-    assert result.steps == 300
+    assert result.steps == 120
     scores = evaluate(lambda pieces: solve(model, pieces), PICTURES.test, 2, "slot-of-piece").summary()
     assert scores["solved"] > 0.5  # 1/24 by chance
     order, pieces = scrambled(PICTURES.test, 2, seed=9)
@@ -245,13 +245,13 @@ def test_the_likeliest_of_several_tries(direction):
     """Each try sees the pieces in another order; the law of the puzzle decides, whatever the order."""
     torch.manual_seed(0)
     model = build(setting(**(TINY | {"direction": direction})), 16).eval()
-    pieces = scrambled(PICTURES.test, 2, direction=direction)[1]
-    tried = [solve(model, pieces, tries=tries) for tries in (1, 2, 6)]
+    pieces = scrambled(PICTURES.test[:25], 2, direction=direction)[1]
+    tried = [solve(model, pieces, tries=tries) for tries in (1, 2, 4)]
     chooser = torch.Generator().manual_seed(0)
     law = model.distribution(pieces, nfe=1)
     best, likelihood = law.mode, law.log_prob(law.mode)
-    for number in range(1, 6):
-        mixed = fr.random_permutations(4, (80,), generator=chooser)
+    for number in range(1, 4):
+        mixed = fr.random_permutations(4, (25,), generator=chooser)
         for row, some in enumerate(mixed):
             there = model.distribution(pieces[row][some], nfe=1)
             found = there.mode
@@ -264,7 +264,7 @@ def test_the_likeliest_of_several_tries(direction):
             assert torch.equal(tried[1], best)
     assert torch.equal(tried[0], law.mode)
     assert torch.equal(tried[2], best)
-    assert not torch.equal(tried[0], best)
+    assert len({tuple(one.flatten().tolist()) for one in tried}) == 3  # more tries find something likelier
     with pytest.raises(fr.FactorankError, match="tried at least once, not 0 times"):
         solve(model, pieces, tries=0)
 
