@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from factorank.models.cpu_blocks import available, kernels
+from factorank.models.cpu_blocks import available
 
 
 def fits(code: Tensor, *floats: Tensor) -> bool:
@@ -41,7 +41,7 @@ class _Embed(torch.autograd.Function):
         ctx.code, ctx.count = code, values.shape[0]
         out = values.new_empty((*code.shape, values.shape[1]))
         arrays = (one.detach().numpy() for one in (values, places, out.view(-1, values.shape[1])))
-        if not kernels().embed(code.view(-1).numpy(), *arrays):
+        if not _kernels().embed(code.view(-1).numpy(), *arrays):
             raise IndexError(f"the values of a code are 0..{len(values) - 1} here, the mask included")
         return out
 
@@ -51,7 +51,7 @@ class _Embed(torch.autograd.Function):
         n, width = gradient.shape[-2:]
         gradient = gradient.contiguous()
         of_values = gradient.new_zeros((ctx.count, width))
-        kernels().through_values(
+        _kernels().through_values(
             gradient.view(-1, width).numpy(), ctx.code.view(-1).numpy(), of_values.numpy()
         )
         return None, of_values, gradient.view(-1, n, width).sum(0)
@@ -75,12 +75,12 @@ class _Choose(torch.autograd.Function):
         code, normed, moments = code.contiguous().view(-1), torch.empty_like(x), x.new_empty((2, len(x)))
         gains = (gain.detach().contiguous().numpy(), shift.detach().contiguous().numpy())
         tokens, means, scales = x.numpy(), *moments.numpy()
-        kernels().close(
+        _kernels().close(
             tokens, tokens, gains[0], tokens, False, False, tokens,
             *gains, eps, True, normed.numpy(), means, scales,
         )  # fmt: skip
         probabilities, chosen = normed @ weight.detach().T, x.new_empty(len(x))
-        kernels().choose(
+        _kernels().choose(
             probabilities.numpy(), table.detach().contiguous().numpy(), allowed.contiguous().numpy(),
             code.numpy(), chosen.numpy(),
         )  # fmt: skip
@@ -93,13 +93,19 @@ class _Choose(torch.autograd.Function):
         x, code, normed, moments, probabilities, gain, weight = ctx.saved_tensors
         n, arriving = weight.shape[0], gradient.contiguous().view(-1)
         of_logits = torch.empty_like(probabilities)
-        kernels().through_choice(arriving.numpy(), probabilities.numpy(), code.numpy(), of_logits.numpy())
+        _kernels().through_choice(arriving.numpy(), probabilities.numpy(), code.numpy(), of_logits.numpy())
         of_normed = of_logits @ weight.detach()
         of_shift, of_x = of_normed.sum(0), torch.zeros_like(x)
-        kernels().through_norm(
+        _kernels().through_norm(
             of_normed.numpy(), x.numpy(), *moments.numpy(), gain.detach().contiguous().numpy(), of_x.numpy()
         )
         of_table = of_logits.view(-1, n, n).sum(0)
         shape = (*gradient.shape, x.shape[1])
         maps = of_logits.T @ normed, of_table
         return of_x.view(shape), None, None, None, of_normed.sum(0), of_shift, *maps
+
+
+def _kernels() -> Any:
+    from factorank.models import cpu_end_kernels
+
+    return cpu_end_kernels
