@@ -7,6 +7,15 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(1)
 
 
+@pytest.fixture(autouse=True)
+def _threads_as_before():
+    """Some commands choose how many threads torch has; the next test is not to be left with theirs."""
+    before = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != before:
+        torch.set_num_threads(before)
+
+
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path):
     """Run the command line in a folder of its own: exit code, stdout, stderr."""

@@ -32,6 +32,13 @@ def test_cpu_kernels_equal_plain_torch(name: str) -> None:
         assert int(fault) == kernels.NO_FAULT
 
 
+@pytest.fixture
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many torch has here: the rows are split as if it had three."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+
+
+@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_first_faulty_row_is_found_across_threads(name: str) -> None:
     for n in (5, 50, 100):
@@ -93,6 +100,7 @@ for name in ("decode-lehmer", "decode-left-lehmer", "decode-insertion"):
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | plain)
 
 
+@pytest.mark.usefixtures("three_threads")
 def test_many_threads_and_forks() -> None:
     orders = fr.random_permutations(50, (4000,))
     expected = fr.Lehmer().encode(orders)

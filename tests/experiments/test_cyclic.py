@@ -271,23 +271,3 @@ def test_jobs_side_by_side_give_the_same(tiny, tmp_path, capsys):
     ]
     assert main([*command, str(tmp_path / "three"), "--jobs", "0"]) == 2
     assert "--jobs is 1 or more, not 0" in capsys.readouterr().err
-
-
-def test_two_processes_write_and_speak_once(tmp_path):
-    """torchrun on the CPU: both train, the first samples, prints and writes."""
-    script = tmp_path / "run.py"
-    script.write_text(SCRIPT.format(size=vars(replace(TINY, steps=10))))
-    out = tmp_path / "out"
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", script, out],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("[1/2] lehmer, masked, seed 0") == 1
-    assert done.stdout.count("written to") == 1
-    rows = [json.loads(line) for line in (out / "cyclic.jsonl").read_text().splitlines()]
-    assert {row["batch_size"] for row in rows} == {8}
-    assert len(rows) == 2 * 2 * 5

@@ -41,11 +41,8 @@ def trained(model, data, steps, **options):
 @pytest.fixture(autouse=True)
 def one_thread():
     """Small tensors are quickest on one thread, on a busy machine above all."""
-    before = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,10 @@ def history(folder):
 
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory):
-    """Two processes of batch 10 train both objectives; the masked one is interrupted and resumed."""
+    """What two processes of torchrun say: they run a command, and with batch 10 train both objectives.
+
+    The training of the masked one is also interrupted and resumed.
+    """
     folder = tmp_path_factory.mktemp("two")
     command = [
         sys.executable,
@@ -51,6 +54,7 @@ def launched(tmp_path_factory):
         [*command, str(folder)], env=environment, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
+    (folder / "said").write_text(done.stdout)
     return folder
 
 
@@ -75,3 +79,13 @@ def test_resumed_processes_end_as_undisturbed_ones(launched):
     whole = (launched / "masked" / "model.safetensors").read_bytes()
     assert (launched / "resumed" / "model.safetensors").read_bytes() == whole
     assert history(launched / "resumed") == history(launched / "masked")
+
+
+def test_a_command_writes_and_speaks_once(launched):
+    """Both processes train, the first samples, prints and writes."""
+    said = (launched / "said").read_text()
+    assert said.count("[1/2] lehmer, masked, seed 0") == 1
+    assert said.count("written to") == 1
+    rows = [json.loads(line) for line in (launched / "cyclic" / "cyclic.jsonl").read_text().splitlines()]
+    assert {row["batch_size"] for row in rows} == {8}
+    assert len(rows) == 2 * 2 * 5

@@ -7,11 +7,18 @@ from pathlib import Path
 
 from test_train_processes import options, small_model
 
+from factorank.cli import main as command
+from factorank.experiments import cyclic
 from factorank.training import train
+
+SIZE = {"n": 5, "width": 8, "depth": 1, "heads": 1, "batch_size": 4, "steps": 10, "samples": 60, "share": 0.5}
 
 
 def main(folder: Path) -> None:
     rank = int(os.environ["RANK"])
+    cyclic.PRESETS["laptop"] = cyclic.preset("laptop", **SIZE)
+    laws = ["--codes", "lehmer", "insertion", "--objectives", "masked"]
+    assert command(["cyclic", *laws, "--out", str(folder / "cyclic")]) == 0  # first: it starts the processes
     for objective in ("masked", "autoregressive"):
         model = small_model(objective)
         data, shared = options(folder / objective)
