@@ -106,6 +106,7 @@ class _Pass:
         self.rows, self.n, self.width = x.shape
         self.groups = -(-self.rows // LANES)
         self.depth = len(parameters) // PER_BLOCK
+        self.parts = spans(self.groups, self.depth * x.numel())
         self.shapes = [one.shape for one in parameters]
         self.raw = torch.cat([one.detach().view(-1) for one in parameters]).view(self.depth, -1)
         self.weights = torch.empty_like(self.raw).numpy()
@@ -128,16 +129,17 @@ class _Pass:
         asked = np.empty((0, 0), np.int64) if positions is None else positions.contiguous().numpy()
         out = x.new_empty((self.rows, some, self.width))
         before, after = x.detach().contiguous().numpy(), out.numpy()
-        self._in_threads(
+        in_threads(
             lambda part, start, end: _kernels().forward(
                 before, *self.rule, asked, self.weights, self.heads, self.eps, start, end, keeps,
                 self.kept, after,
-            )
+            ),
+            self.parts,
         )  # fmt: skip
         return out
 
     def backward(self, gradient: Tensor) -> tuple[Tensor, list[Tensor]]:
-        width, parts = self.width, len(self._spans())
+        width, parts = self.width, len(self.parts)
         filled = -(-width // LANES) * LANES
         products = gradient.new_zeros((parts, self.depth, 12 * width, filled)).numpy()
         sums = gradient.new_zeros((parts, self.depth, 9 * width, LANES)).numpy()
@@ -146,33 +148,35 @@ class _Pass:
         before, after = gradient.numpy(), of_x.numpy()
         turned = np.empty_like(self.weights)
         _kernels().turn(self.weights, width, turned)
-        self._in_threads(
+        in_threads(
             lambda part, start, end: _kernels().backward(
                 before, *self.rule, turned, self.heads, start, end, self.kept, after,
                 products[part], sums[part],
-            )
+            ),
+            self.parts,
         )  # fmt: skip
         _kernels().unfold(self.raw.numpy(), width, products, sums, made.numpy())
         pieces = made.view(-1).split([shape.numel() for shape in self.shapes])
         return of_x, [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
 
-    def _spans(self) -> list[tuple[int, int]]:
-        """Groups of lists for each of torch's threads, as many as they are worth."""
-        numbers = self.rows * self.n * self.width * self.depth
-        parts = min(torch.get_num_threads(), self.groups, max(numbers // GRAIN, 1))
-        return list(itertools.pairwise(self.groups * i // parts for i in range(parts + 1)))
 
-    def _in_threads(self, call: Callable[[int, int, int], Any]) -> None:
-        spans = self._spans()
-        if len(spans) == 1:
-            call(0, *spans[0])
-            return
-        from factorank.kernels.cpu import _pool
+def spans(groups: int, numbers: int) -> list[tuple[int, int]]:
+    """Groups of lists for each of torch's threads, as many as these numbers are worth."""
+    parts = max(min(torch.get_num_threads(), groups, numbers // GRAIN), 1)
+    return list(itertools.pairwise(groups * i // parts for i in range(parts + 1)))
 
-        rest = [_pool().submit(call, part, *spans[part]) for part in range(1, len(spans))]
-        call(0, *spans[0])
-        for one in rest:
-            one.result()
+
+def in_threads(call: Callable[[int, int, int], Any], parts: list[tuple[int, int]]) -> None:
+    """Call with the number of each part, where it starts and where it ends, each in a thread."""
+    if len(parts) == 1:
+        call(0, *parts[0])
+        return
+    from factorank.kernels.cpu import _pool
+
+    rest = [_pool().submit(call, part, *parts[part]) for part in range(1, len(parts))]
+    call(0, *parts[0])
+    for one in rest:
+        one.result()
 
 
 def _kernels() -> Any:

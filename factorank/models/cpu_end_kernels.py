@@ -1,69 +1,12 @@
-"""The ends of the network on CPUs as numba kernels, on tokens ``(tokens, width)``."""
+"""The ends of the network on CPUs as numba kernels: codes to tokens, tokens to log-probabilities."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from factorank.models.cpu_vectors import exp, jit
-
-
-@jit
-def close(
-    x: Any, change: Any, bias: Any, noise: Any, adds: Any, drops: Any, out: Any,
-    gain: Any, shift: Any, eps: Any, norms: Any, normed: Any, means: Any, scales: Any,
-) -> None:  # fmt: skip
-    """The end of a half block and the norm that begins the next, on ``(tokens, width)``.
-
-    With ``adds``, ``out`` is x and what the half adds to it: the product ``change``, its bias, and dropout by
-    ``noise``. With ``norms``, ``normed`` is the layer norm of that; its means and reciprocal deviations are
-    kept for the gradient.
-    """
-    width = x.shape[1]
-    kind = x.dtype.type
-    share = kind(1.0 / width)
-    for t in range(x.shape[0]):
-        if adds:
-            if drops:
-                for w in range(width):
-                    out[t, w] = x[t, w] + (change[t, w] + bias[w]) * noise[t, w]
-            else:
-                for w in range(width):
-                    out[t, w] = x[t, w] + (change[t, w] + bias[w])
-        if not norms:
-            continue
-        mean = kind(0)
-        for w in range(width):
-            mean += out[t, w]
-        mean *= share
-        square = kind(0)
-        for w in range(width):
-            square += (out[t, w] - mean) * (out[t, w] - mean)
-        scale = kind(1.0) / kind(math.sqrt(square * share + kind(eps)))
-        means[t], scales[t] = mean, scale
-        for w in range(width):
-            normed[t, w] = (out[t, w] - mean) * scale * gain[w] + shift[w]
-
-
-@jit
-def through_norm(of_normed: Any, x: Any, means: Any, scales: Any, gain: Any, of_x: Any) -> None:
-    """Add to ``of_x`` what comes back through a norm of x; ``of_normed`` becomes each token's part of the
-    gradient of the gain."""
-    width = x.shape[1]
-    kind = x.dtype.type
-    share = kind(1.0 / width)
-    for t in range(x.shape[0]):
-        mean, scale = means[t], scales[t]
-        along, total = kind(0), kind(0)
-        for w in range(width):
-            total += of_normed[t, w] * gain[w]
-            along += of_normed[t, w] * gain[w] * (x[t, w] - mean)
-        total *= share
-        along *= share * scale * scale
-        for w in range(width):
-            of_x[t, w] += (of_normed[t, w] * gain[w] - total - (x[t, w] - mean) * along) * scale
-        for w in range(width):
-            of_normed[t, w] *= (x[t, w] - mean) * scale
+from factorank.models.cpu_kernels import enter, leave, norm, through_norm, turn_matrix
+from factorank.models.cpu_vectors import LANES, add_product, exp, jit
 
 
 @jit
@@ -82,52 +25,107 @@ def embed(code: Any, values: Any, places: Any, out: Any) -> bool:
 
 
 @jit
-def through_values(of_out: Any, code: Any, of_values: Any) -> None:
-    """Add the gradient of each token to that of the row its code names."""
+def through_embed(of_out: Any, code: Any, of_values: Any, of_places: Any) -> None:
+    """Add the gradient of each token to those of the rows its code and its place name."""
     for t in range(code.size):
-        value = code[t]
+        value, place = code[t], t % len(of_places)
         for w in range(of_out.shape[1]):
             of_values[value, w] += of_out[t, w]
+            of_places[place, w] += of_out[t, w]
 
 
 @jit
-def choose(logits: Any, table: Any, allowed: Any, code: Any, chosen: Any) -> None:
-    """``chosen`` is the log-probability of each token's value, among those allowed at its place.
+def choose(
+    x: Any, code: Any, weight: Any, bias: Any, table: Any, allowed: Any, eps: Any, start: Any, end: Any,
+    normed: Any, scale: Any, logits: Any, chosen: Any,
+) -> None:  # fmt: skip
+    """``chosen (rows, n)`` is the log-probability of each value of ``code``, among those allowed there.
 
-    ``logits (tokens, n)`` lack the table's row ``(n, n)`` of the place; they become the probabilities.
+    For groups start..end-1 of lists, as in ``cpu_kernels``. ``weight (values, width)`` and ``bias`` follow
+    the norm; ``table (n, values)`` has a row for each place. ``normed (groups, width, columns)``, ``scale``
+    and ``logits (groups, values, columns)``, which become probabilities, are kept for the way back.
     """
-    n = logits.shape[1]
-    kind = logits.dtype.type
-    lowest, zero = kind(-np.inf), kind(0)
-    for t in range(code.size):
-        place = t % n
-        if not 0 <= code[t] < n:
-            chosen[t] = np.nan
-            logits[t] = np.nan
-            continue
-        highest = lowest
-        for v in range(n):
-            x = logits[t, v] + table[place, v] if allowed[place, v] else lowest
-            logits[t, v] = x
-            highest = max(highest, x)
-        mine = logits[t, code[t]] - highest
-        total = zero
-        for v in range(n):
-            w = exp(max(logits[t, v] - highest, kind(-1e30))) if allowed[place, v] else zero
-            logits[t, v] = w
-            total += w
-        chosen[t] = mine - kind(math.log(total))
-        total = kind(1) / total
-        for v in range(n):
-            logits[t, v] *= total
+    n, width, count = x.shape[1], x.shape[2], len(weight)
+    kind = x.dtype.type
+    zero, lowest = kind(0), kind(-1e30)
+    stream, mean = np.empty((width, n * LANES), x.dtype), np.empty(n * LANES, x.dtype)
+    highest, total = np.empty(n * LANES, x.dtype), np.empty(n * LANES, x.dtype)
+    for group in range(start, end):
+        first, p = group * LANES, logits[group]
+        enter(x, first, stream)
+        norm(stream, eps, mean, normed[group], scale[group])
+        for v in range(count):
+            for t in range(n):
+                p[v, t * LANES : (t + 1) * LANES] = bias[v] + table[t, v]
+        add_product(weight, normed[group], p)
+        highest[:] = lowest
+        total[:] = zero
+        for v in range(count):
+            for t in range(n):
+                for c in range(t * LANES, (t + 1) * LANES):
+                    p[v, c] = p[v, c] if allowed[t, v] else lowest
+                    highest[c] = max(highest[c], p[v, c])
+        for lane in range(min(LANES, len(code) - first)):
+            for t in range(n):
+                value, c = code[first + lane, t], t * LANES + lane
+                there = 0 <= value < count
+                chosen[first + lane, t] = p[value, c] - highest[c] if there else kind(np.nan)
+        for v in range(count):
+            for c in range(n * LANES):
+                w = exp(p[v, c] - highest[c])
+                w = zero if p[v, c] <= lowest else w
+                p[v, c] = w
+                total[c] += w
+        for lane in range(min(LANES, len(code) - first)):
+            for t in range(n):
+                value = code[first + lane, t]
+                if 0 <= value < count and not allowed[t, value]:
+                    chosen[first + lane, t] = kind(-np.inf)
+                else:
+                    chosen[first + lane, t] -= kind(math.log(total[t * LANES + lane]))
+        for c in range(n * LANES):
+            total[c] = kind(1) / total[c]
+        for v in range(count):
+            for c in range(n * LANES):
+                p[v, c] *= total[c]
 
 
 @jit
-def through_choice(of_chosen: Any, probabilities: Any, code: Any, out: Any) -> None:
-    """``out (tokens, n)`` is the gradient of the logits."""
-    for t in range(code.size):
-        g = of_chosen[t]
-        for v in range(out.shape[1]):
-            out[t, v] = -g * probabilities[t, v]
-        if 0 <= code[t] < out.shape[1]:
-            out[t, code[t]] += g
+def through_choice(
+    of_chosen: Any, code: Any, turned: Any, start: Any, end: Any, normed: Any, scale: Any, probabilities: Any,
+    of_x: Any, products: Any, of_table: Any,
+) -> None:  # fmt: skip
+    """``of_x (rows, n, width)`` is the gradient of x; to those of weight and table is added.
+
+    ``turned (width, values)`` is the weight; ``products (values, width up to LANES)`` its gradient.
+    """
+    rows, n, width = of_x.shape
+    count = turned.shape[1]
+    columns, dtype = n * LANES, of_x.dtype
+    of_logits, of_normed = np.empty((count, columns), dtype), np.empty((width, columns), dtype)
+    total, along = np.empty(columns, dtype), np.empty(columns, dtype)
+    arriving, there = np.empty((width, columns), dtype), np.zeros((columns, products.shape[1] + LANES), dtype)
+    for group in range(start, end):
+        first, p = group * LANES, probabilities[group]
+        total[:] = 0
+        for lane in range(min(LANES, rows - first)):
+            for t in range(n):
+                total[t * LANES + lane] = of_chosen[first + lane, t]
+        for v in range(count):
+            for c in range(columns):
+                of_logits[v, c] = -total[c] * p[v, c]
+        for lane in range(min(LANES, rows - first)):
+            for t in range(n):
+                value = code[first + lane, t]
+                if 0 <= value < count:
+                    of_logits[value, t * LANES + lane] += of_chosen[first + lane, t]
+        for v in range(count):
+            for t in range(n):
+                of_table[t, v] += of_logits[v, t * LANES : (t + 1) * LANES].sum()
+        turn_matrix(normed[group], there)
+        add_product(of_logits, there, products)
+        of_normed[:] = 0
+        add_product(turned, of_logits, of_normed)
+        arriving[:] = 0
+        through_norm(of_normed, normed[group], scale[group], total, along, arriving)
+        leave(arriving, first, of_x)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from factorank.models.cpu_blocks import available
+from factorank.models.cpu_blocks import LANES, LONGEST, available, in_threads, spans
 
 
 def fits(code: Tensor, *floats: Tensor) -> bool:
@@ -13,6 +13,7 @@ def fits(code: Tensor, *floats: Tensor) -> bool:
     return (
         available
         and code.dtype == torch.int64
+        and code.shape[-1] <= LONGEST
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and floats[0].dtype in (torch.float32, torch.float64)
@@ -50,11 +51,10 @@ class _Embed(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
         n, width = gradient.shape[-2:]
         gradient = gradient.contiguous()
-        of_values = gradient.new_zeros((ctx.count, width))
-        _kernels().through_values(
-            gradient.view(-1, width).numpy(), ctx.code.view(-1).numpy(), of_values.numpy()
-        )
-        return None, of_values, gradient.view(-1, n, width).sum(0)
+        of_values, of_places = gradient.new_zeros((ctx.count, width)), gradient.new_zeros((n, width))
+        arrays = (ctx.code.view(-1).numpy(), of_values.numpy(), of_places.numpy())
+        _kernels().through_embed(gradient.view(-1, width).numpy(), *arrays)
+        return None, of_values, of_places
 
 
 class _Choose(torch.autograd.Function):
@@ -70,39 +70,43 @@ class _Choose(torch.autograd.Function):
         weight: Tensor,
         table: Tensor,
     ) -> Tensor:
-        width = hidden.shape[-1]
-        x = hidden.detach().contiguous().view(-1, width)
-        code, normed, moments = code.contiguous().view(-1), torch.empty_like(x), x.new_empty((2, len(x)))
-        gains = (gain.detach().contiguous().numpy(), shift.detach().contiguous().numpy())
-        tokens, means, scales = x.numpy(), *moments.numpy()
-        _kernels().close(
-            tokens, tokens, gains[0], tokens, False, False, tokens,
-            *gains, eps, True, normed.numpy(), means, scales,
-        )  # fmt: skip
-        probabilities, chosen = normed @ weight.detach().T, x.new_empty(len(x))
-        _kernels().choose(
-            probabilities.numpy(), table.detach().contiguous().numpy(), allowed.contiguous().numpy(),
-            code.numpy(), chosen.numpy(),
-        )  # fmt: skip
-        ctx.save_for_backward(x, code, normed, moments, probabilities, gain, weight)
+        n, width = hidden.shape[-2:]
+        x, code = hidden.detach().contiguous().view(-1, n, width), code.contiguous().view(-1, n)
+        groups, columns, values = -(-len(x) // LANES), n * LANES, len(weight)
+        normed, scale = x.new_empty((groups, width, columns)), x.new_empty((groups, columns))
+        probabilities, chosen = x.new_empty((groups, values, columns)), x.new_empty(x.shape[:2])
+        folded, bias = weight.detach() * gain.detach(), weight.detach() @ shift.detach()
+        before = [one.contiguous().numpy() for one in (x, code, folded, bias, table.detach(), allowed)]
+        after = [one.numpy() for one in (normed, scale, probabilities, chosen)]
+        ctx.parts = spans(groups, x.numel())
+        in_threads(lambda _, start, end: _kernels().choose(*before, eps, start, end, *after), ctx.parts)
+        ctx.save_for_backward(code, normed, scale, probabilities, folded, gain, shift, weight)
         return chosen.view(hidden.shape[:-1])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        x, code, normed, moments, probabilities, gain, weight = ctx.saved_tensors
-        n, arriving = weight.shape[0], gradient.contiguous().view(-1)
-        of_logits = torch.empty_like(probabilities)
-        _kernels().through_choice(arriving.numpy(), probabilities.numpy(), code.numpy(), of_logits.numpy())
-        of_normed = of_logits @ weight.detach()
-        of_shift, of_x = of_normed.sum(0), torch.zeros_like(x)
-        _kernels().through_norm(
-            of_normed.numpy(), x.numpy(), *moments.numpy(), gain.detach().contiguous().numpy(), of_x.numpy()
+        code, normed, scale, probabilities, folded, gain, shift, weight = ctx.saved_tensors
+        arriving, parts = gradient.contiguous().view(code.shape), ctx.parts
+        n, (values, width) = code.shape[1], weight.shape
+        of_x = gradient.new_empty((*code.shape, width))
+        products = gradient.new_zeros((len(parts), values, -(-width // LANES) * LANES))
+        tables = gradient.new_zeros((len(parts), n, values))
+        before = [one.numpy() for one in (arriving, code, folded.T.contiguous())]
+        kept, made = [one.numpy() for one in (normed, scale, probabilities)], of_x.numpy()
+        of_weight, of_table = products.numpy(), tables.numpy()
+        in_threads(
+            lambda part, start, end: _kernels().through_choice(
+                *before, start, end, *kept, made, of_weight[part], of_table[part]
+            ),
+            parts,
         )
-        of_table = of_logits.view(-1, n, n).sum(0)
-        shape = (*gradient.shape, x.shape[1])
-        maps = of_logits.T @ normed, of_table
-        return of_x.view(shape), None, None, None, of_normed.sum(0), of_shift, *maps
+        # As in ``cpu_kernels.unfold``: the norm's gain and shift are part of the weight.
+        products, table = products.sum(0)[:, :width], tables.sum(0)
+        of_bias = table.sum(0)
+        of_gain, of_shift = (weight * products).sum(0), of_bias @ weight
+        maps = torch.addcmul(torch.outer(of_bias, shift), products, gain), table
+        return of_x.view(*gradient.shape, width), None, None, None, of_gain, of_shift, *maps
 
 
 def _kernels() -> Any:

@@ -76,8 +76,8 @@ def turn(folded: Any, width: Any, out: Any) -> None:
         for first in (True, False):
             weight, _, following, _ = _half(folded[block], width, first)
             turned_weight, turned_following = _turned_half(out[block], width, first)
-            _turn(weight, turned_weight)
-            _turn(following, turned_following)
+            turn_matrix(weight, turned_weight)
+            turn_matrix(following, turned_following)
 
 
 @jit
@@ -129,12 +129,12 @@ def forward(
     mean = np.empty(n * LANES, x.dtype)
     for group in range(start, end):
         first = group * LANES
-        _enter(x, first, stream)
+        enter(x, first, stream)
         for block in range(depth):
             mine = room[group, block] if keeps else room[0, 0]
             normed, scale, qkv, mixed, mlp_normed, mlp_scale, slope, active = _parts(mine, width)
             weight, bias, following, last_bias = _half(weights[block], width, True)
-            _norm(stream, eps, mean, normed, scale)
+            norm(stream, eps, mean, normed, scale)
             _fill(qkv, bias)
             add_product(weight, normed, qkv)
             shape = (heads, width // heads, n, LANES)
@@ -149,7 +149,7 @@ def forward(
             add_product(following, mixed, change)
             _add(stream, change, noise, drops, 2 * block, first)
             weight, bias, following, last_bias = _half(weights[block], width, False)
-            _norm(stream, eps, mean, mlp_normed, mlp_scale)
+            norm(stream, eps, mean, mlp_normed, mlp_scale)
             _fill(slope, bias)
             add_product(weight, mlp_normed, slope)
             gelu(slope.reshape(-1), active.reshape(-1), keeps)
@@ -157,7 +157,7 @@ def forward(
             add_product(following, active, change)
             _add(stream, change, noise, drops, 2 * block + 1, first)
         if len(positions) == 0:
-            _leave(stream, first, out)
+            leave(stream, first, out)
 
 
 @jit
@@ -179,14 +179,14 @@ def _rest_of_some(
     add_product(following, taken, x)
     weight, bias, following, last_bias = _half(weights, width, False)
     mean, scale = np.empty(columns, x.dtype), np.empty(columns, x.dtype)
-    _norm(x, eps, mean, taken, scale)
+    norm(x, eps, mean, taken, scale)
     wide, active = np.empty((4 * width, columns), x.dtype), np.empty((4 * width, columns), x.dtype)
     _fill(wide, bias)
     add_product(weight, taken, wide)
     gelu(wide.reshape(-1), active.reshape(-1), False)
     _add_bias(x, last_bias)
     add_product(following, active, x)
-    _leave(x, first, out)
+    leave(x, first, out)
 
 
 @jit
@@ -211,7 +211,7 @@ def backward(
     shape = (heads, w // heads, n, LANES)
     for group in range(start, end):
         first = group * LANES
-        _enter(gradient, first, arriving)
+        enter(gradient, first, arriving)
         for block in range(len(turned_weights) - 1, -1, -1):
             normed, scale, qkv, mixed, mlp_normed, mlp_scale, slope, active = _parts(kept[group, block], w)
             made, summed = products[block], sums[block]
@@ -219,23 +219,23 @@ def backward(
             weight, following = _turned_half(turned_weights[block], w, False)
             change[:] = 0
             _add(change, arriving, noise, drops, 2 * block + 1, first)
-            _turn(change, turned)
+            turn_matrix(change, turned)
             add_product(active, turned, made[8 * w :])
             _sum(change, summed[8 * w :])
             of_wide[:] = 0
             add_product(following, change, of_wide)
             of_wide *= slope
-            _turn(mlp_normed, turned)
+            turn_matrix(mlp_normed, turned)
             add_product(of_wide, turned, made[4 * w : 8 * w])
             _sum(of_wide, summed[4 * w : 8 * w])
             of_normed[:] = 0
             add_product(weight, of_wide, of_normed)
-            _through_norm(of_normed, mlp_normed, mlp_scale, total, along, arriving)
+            through_norm(of_normed, mlp_normed, mlp_scale, total, along, arriving)
 
             weight, following = _turned_half(turned_weights[block], w, True)
             change[:] = 0
             _add(change, arriving, noise, drops, 2 * block, first)
-            _turn(change, turned)
+            turn_matrix(change, turned)
             add_product(mixed, turned, made[3 * w : 4 * w])
             _sum(change, summed[3 * w : 4 * w])
             of_normed[:] = 0
@@ -244,17 +244,17 @@ def backward(
                 of_normed.reshape(shape), qkv.reshape((3, heads, w // heads, n, LANES)),
                 hidden[group] if masked else hidden[0], masked, causal, of_qkv,
             )  # fmt: skip
-            _turn(normed, turned)
+            turn_matrix(normed, turned)
             add_product(of_wide[: 3 * w], turned, made[: 3 * w])
             _sum(of_wide[: 3 * w], summed[: 3 * w])
             of_normed[:] = 0
             add_product(weight, of_wide[: 3 * w], of_normed)
-            _through_norm(of_normed, normed, scale, total, along, arriving)
-        _leave(arriving, first, out)
+            through_norm(of_normed, normed, scale, total, along, arriving)
+        leave(arriving, first, out)
 
 
 @jit
-def _enter(x: Any, first: Any, out: Any) -> None:
+def enter(x: Any, first: Any, out: Any) -> None:
     """Lists first.. of ``x (rows, n, width)`` as columns; lanes without a list are 0."""
     rows, n, width = x.shape
     if first + LANES > rows:
@@ -266,7 +266,7 @@ def _enter(x: Any, first: Any, out: Any) -> None:
 
 
 @jit
-def _leave(x: Any, first: Any, out: Any) -> None:
+def leave(x: Any, first: Any, out: Any) -> None:
     rows, n, width = out.shape
     for t in range(n):
         for lane in range(min(LANES, rows - first)):
@@ -275,7 +275,7 @@ def _leave(x: Any, first: Any, out: Any) -> None:
 
 
 @jit
-def _turn(x: Any, out: Any) -> None:
+def turn_matrix(x: Any, out: Any) -> None:
     for c in range(x.shape[1]):
         for f in range(len(x)):
             out[c, f] = x[f, c]
@@ -317,7 +317,7 @@ def _add(stream: Any, change: Any, noise: Any, drops: Any, half: Any, first: Any
 
 
 @jit
-def _norm(x: Any, eps: Any, mean: Any, normed: Any, scale: Any) -> None:
+def norm(x: Any, eps: Any, mean: Any, normed: Any, scale: Any) -> None:
     """The columns of x, centred and scaled to a variance of one; the scale is kept."""
     width, columns = x.shape
     kind = x.dtype.type
@@ -342,8 +342,8 @@ def _norm(x: Any, eps: Any, mean: Any, normed: Any, scale: Any) -> None:
 
 
 @jit
-def _through_norm(of_normed: Any, normed: Any, scale: Any, total: Any, along: Any, of_x: Any) -> None:
-    """Add to ``of_x`` what comes back through :func:`_norm`."""
+def through_norm(of_normed: Any, normed: Any, scale: Any, total: Any, along: Any, of_x: Any) -> None:
+    """Add to ``of_x`` what comes back through :func:`norm`."""
     width, columns = normed.shape
     share = normed.dtype.type(1.0 / width)
     total[:] = 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.models import PermutationModel, attention, cpu_ends
+from factorank.models import PermutationModel, attention, cpu_blocks, cpu_ends
 
 
 def results(model, orders, monkeypatch, fast):
@@ -18,13 +18,16 @@ def results(model, orders, monkeypatch, fast):
 
 @pytest.mark.parametrize("code", ["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"])
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])
-@pytest.mark.parametrize("n", [1, 2, 7, 20])
-def test_losses_and_gradients_equal_the_plain_ones(code, objective, n, monkeypatch):
+@pytest.mark.parametrize(("n", "threads"), [(1, 1), (2, 2), (7, 1), (20, 2)])
+def test_losses_and_gradients_equal_the_plain_ones(code, objective, n, threads, monkeypatch):
     torch.manual_seed(n)
+    monkeypatch.setattr(cpu_blocks, "GRAIN", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     model = PermutationModel(n, code, objective, width=12, depth=1, heads=2, dropout=0.1).train()
     torch.nn.init.normal_(model.network.head.bias)
-    orders = fr.random_permutations(n, (3, 5), generator=torch.Generator().manual_seed(0))
+    orders = fr.random_permutations(n, (3, 11), generator=torch.Generator().manual_seed(0))
     got = results(model, orders, monkeypatch, True)
+    assert all(map(torch.equal, got, results(model, orders, monkeypatch, True)))
     for one, other in zip(got, results(model, orders, monkeypatch, False), strict=True):
         torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-6 * float(other.abs().max()) + 1e-7)
 
@@ -42,6 +45,17 @@ def test_gradients_are_those_of_the_functions():
         return cpu_ends.log_probs(hidden, code, allowed, gain, shift, 1e-5, *maps)
 
     assert torch.autograd.gradcheck(chosen, inputs)
+
+
+def test_no_lists_and_long_lists():
+    network = PermutationModel(3, "lehmer", width=8, depth=1, heads=2).network
+    none = network.head.log_probs(
+        torch.zeros(0, 3, 8, requires_grad=True), torch.zeros(0, 3, dtype=torch.int64)
+    )
+    assert none.shape == (0, 3)
+    none.sum().backward()
+    assert network.head.weight.grad.abs().sum() == 0
+    assert not cpu_ends.fits(torch.zeros(1, 65, dtype=torch.int64), network.places)  # left to the library
 
 
 def test_values_outside_the_tables_do_not_reach_outside_of_memory():
