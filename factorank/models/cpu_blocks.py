@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 LANES = 16
 """Lists of a group, which go through the blocks together."""
@@ -25,7 +26,7 @@ FEWEST = 8
 PER_BLOCK = 12
 """Parameters of a block: gain, shift, weight, bias, weight, bias of the attention half; then of the MLP."""
 GRAIN = 2**13
-"""Numbers of the stream that a thread should have at least: waking one costs tens of microseconds."""
+"""Numbers that a thread should take through a block at least: waking one costs tens of microseconds."""
 
 available = importlib.util.find_spec("numba") is not None
 
@@ -107,8 +108,8 @@ class _Pass:
         self.groups = -(-self.rows // LANES)
         self.depth = len(parameters) // PER_BLOCK
         self.parts = spans(self.groups, self.depth * x.numel())
-        self.shapes = [one.shape for one in parameters]
-        self.raw = torch.cat([one.detach().view(-1) for one in parameters]).view(self.depth, -1)
+        self.parameters = parameters
+        self.raw = _flatten_dense_tensors(parameters).detach().view(self.depth, -1)
         self.weights = torch.empty_like(self.raw).numpy()
         _kernels().fold(self.raw.numpy(), self.width, self.weights)
         hidden = np.zeros((self.groups if present is not None else 1, self.n, LANES), np.bool_)
@@ -138,11 +139,11 @@ class _Pass:
         )  # fmt: skip
         return out
 
-    def backward(self, gradient: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def backward(self, gradient: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
         width, parts = self.width, len(self.parts)
         filled = -(-width // LANES) * LANES
-        products = gradient.new_zeros((parts, self.depth, 12 * width, filled)).numpy()
-        sums = gradient.new_zeros((parts, self.depth, 9 * width, LANES)).numpy()
+        products = np.empty((parts, self.depth, 12 * width, filled), self.weights.dtype)
+        sums = np.empty((parts, self.depth, 9 * width, LANES), self.weights.dtype)
         gradient = gradient.contiguous()
         of_x, made = torch.empty_like(gradient), torch.empty_like(self.raw)
         before, after = gradient.numpy(), of_x.numpy()
@@ -156,8 +157,7 @@ class _Pass:
             self.parts,
         )  # fmt: skip
         _kernels().unfold(self.raw.numpy(), width, products, sums, made.numpy())
-        pieces = made.view(-1).split([shape.numel() for shape in self.shapes])
-        return of_x, [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+        return of_x, _unflatten_dense_tensors(made.view(-1), self.parameters)
 
 
 def spans(groups: int, numbers: int) -> list[tuple[int, int]]:

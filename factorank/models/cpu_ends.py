@@ -78,7 +78,7 @@ class _Choose(torch.autograd.Function):
         folded, bias = weight.detach() * gain.detach(), weight.detach() @ shift.detach()
         before = [one.contiguous().numpy() for one in (x, code, folded, bias, table.detach(), allowed)]
         after = [one.numpy() for one in (normed, scale, probabilities, chosen)]
-        ctx.parts = spans(groups, x.numel())
+        ctx.parts = spans(groups, x.numel() // 8)  # the share of a block's work, about
         in_threads(lambda _, start, end: _kernels().choose(*before, eps, start, end, *after), ctx.parts)
         ctx.save_for_backward(code, normed, scale, probabilities, folded, gain, shift, weight)
         return chosen.view(hidden.shape[:-1])
