@@ -196,8 +196,9 @@ def backward(
 ) -> None:  # fmt: skip
     """``out (rows, n, width)`` is the gradient of x, given that of what :func:`forward` made.
 
-    ``products (depth, 12 width, width up to LANES)`` and ``sums (depth, 9 width, LANES)`` become the gradients of the folded weights, in the order of the blocks but ``(in, out)`` where nothing is
-    normed before, and of the biases, by lane.
+    ``products (depth, 12 width, width up to LANES)`` and ``sums (depth, 9 width, LANES)`` become the
+    gradients of the folded weights, in the order of the blocks but ``(in, out)`` where nothing is normed
+    before, and of the biases, by lane.
     """
     n, w, dtype = gradient.shape[1], gradient.shape[2], gradient.dtype
     columns = n * LANES
