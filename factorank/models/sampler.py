@@ -2,9 +2,13 @@
 
 On a GPU a draw of a small model is hundreds of short kernels, and the host takes longer to launch them than
 the device to run them. The second time a law is asked for as many samples, from the same generator and with
-the same weights, its draw is recorded as a CUDA graph; from then on it is replayed in one launch.
+the same weights, its draw is recorded as a CUDA graph; from then on it is replayed in one launch. A law that
+is made for one context and asked once has no second time: what is recorded there is the draw of the model for
+contexts of that shape, into whose memory each context is copied.
 """
 
+import dataclasses
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +23,9 @@ if TYPE_CHECKING:
 
 Walk = Callable[[], tuple[Tensor, Tensor]]
 KEPT = 4
-"""How many recorded draws a law keeps; each holds the memory of its kernels."""
+"""How many recorded draws a law keeps, and a model of all its laws; each holds the memory of its kernels."""
+MOST_TOKENS = 2**17
+"""Tokens of a context for which a model records draws: beyond, the device takes longer than the host."""
 
 
 class Sampler:
@@ -58,7 +64,69 @@ class Sampler:
         waits = law.nfe is None or given.fixed is not None or given.present is not None
         if device != "cuda" or waits or torch.cuda.is_current_stream_capturing():
             return walk()
-        return self._recorder.run((rows.start, rows.stop, samples, generator), walk, generator)
+        first: Walk | None = None
+        if can_share(given):
+            first = _shared.setdefault(law.model, Shared()).draw_for(law, given, samples, generator, weights)
+        return self._recorder.run((rows.start, rows.stop, samples, generator), walk, generator, first)
+
+
+def can_share(given: Given) -> bool:
+    """Whether the context is all that tells this law from others of its model."""
+    known = given.known
+    return (
+        known is not None
+        and known.present is None
+        and given.reference is None
+        and known.tokens.shape[:-1].numel() <= MOST_TOKENS
+    )
+
+
+class Shared:
+    """The recorded draws of a model for contexts of some shapes."""
+
+    def __init__(self) -> None:
+        self._forget(None)
+
+    def _forget(self, weights: Any) -> None:
+        self._weights, self._recorder = weights, Recorder()
+        self._given: dict[Any, Given] = {}
+
+    def draw_for(
+        self,
+        law: "PermutationLaw",
+        given: Given,
+        samples: int,
+        generator: torch.Generator | None,
+        weights: Any,
+    ) -> Walk:
+        """Draws for one context, recorded if laws like this one have been asked for as many before."""
+
+        def draw() -> tuple[Tensor, Tensor]:
+            assert given.known is not None
+            if weights != self._weights:
+                self._forget(weights)
+            tokens = given.known.tokens
+            about = (given.rows, tokens.shape, tokens.dtype, given.known.aligned)
+            key = (type(law), law.nfe, law.unmask, samples, generator, *about)
+            if key not in self._recorder:
+                self._given = {old: one for old, one in self._given.items() if old in self._recorder}
+                known = dataclasses.replace(given.known, tokens=torch.empty_like(tokens))
+                self._given[key] = Given(given.rows, known)
+            fixed = self._given[key]
+            assert fixed.known is not None
+            fixed.known.tokens.copy_(tokens)
+
+            def walk() -> tuple[Tensor, Tensor]:
+                # A copy: what a walk keeps in it would be that of the first context.
+                step = last(law._walk(dataclasses.replace(fixed), samples, Draw(generator), generator))
+                return law._decode(fixed, step.code), step.nfe
+
+            return self._recorder.run(key, walk, generator)
+
+        return draw
+
+
+_shared: weakref.WeakKeyDictionary[nn.Module, Shared] = weakref.WeakKeyDictionary()
 
 
 class Recorder:
@@ -67,13 +135,19 @@ class Recorder:
     def __init__(self) -> None:
         self._seen: dict[Any, tuple[torch.cuda.CUDAGraph, tuple[Tensor, Tensor]] | None] = {}
 
-    def run(self, key: Any, draw: Walk, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """What ``draw`` gives: the first time by calling it, later by a replay that overwrites the last."""
+    def __contains__(self, key: Any) -> bool:
+        return key in self._seen
+
+    def run(
+        self, key: Any, draw: Walk, generator: torch.Generator | None, first: Walk | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What ``draw`` gives, the first time by calling it, or ``first`` in its place, later by a replay
+        that overwrites the last."""
         if key not in self._seen:
             while len(self._seen) >= KEPT:
                 del self._seen[next(iter(self._seen))]
             self._seen[key] = None
-            return draw()
+            return (first or draw)()
         found = self._seen[key]
         if found is None:
             found = self._seen[key] = self._record(draw, generator)

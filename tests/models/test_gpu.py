@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import factorank as fr
+from factorank.models import sampler
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 pytestmark = pytest.mark.gpu
@@ -58,7 +59,6 @@ def test_loss_can_be_captured(code, objective):
     torch.testing.assert_close(loss, model.loss(orders, noise=noise).mean())
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
 def test_loss_compiles_and_runs_in_bfloat16():
     model = small_model(4, "insertion").cuda()
     orders = fr.random_permutations(4, (64,), device="cuda")
@@ -98,3 +98,31 @@ def test_recorded_draws_are_those_of_the_generator(options, narrow):
         with torch.no_grad():
             model.network.head.bias.zero_()[:, 0] = 100
         assert (law.sample((500,), generator=generator) == torch.arange(5, device="cuda")).all()
+
+
+@pytest.mark.parametrize(
+    "options", [{"nfe": 1}, {"nfe": 3}, {"nfe": 2, "unmask": "confident"}, {"objective": "autoregressive"}]
+)
+def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, monkeypatch):
+    """Laws made one after the other share a recording, each with its own context."""
+    objective = options.pop("objective", "masked")
+    model = small_model(5, "lehmer", objective, width=64, heads=2, context=fr.ItemContext(9, 64)).cuda()
+    contexts = [torch.randint(9, (6, 5), device="cuda") for _ in range(5)]
+    generator = torch.Generator("cuda")
+
+    def drawn():
+        return [
+            model.distribution(items, **options).sample((50,), generator=generator.manual_seed(i))
+            for i, items in enumerate(contexts)
+        ]
+
+    bias = model.network.head.bias
+    before, recorded = bias.detach().clone(), drawn()
+    with torch.no_grad():
+        bias[:, 0] += 1
+    changed = drawn()
+    monkeypatch.setattr(sampler, "MOST_TOKENS", 0)
+    assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
+    with torch.no_grad():
+        bias.copy_(before)
+    assert all(torch.equal(one, other) for one, other in zip(recorded, drawn(), strict=True))
