@@ -35,6 +35,40 @@ def through_embed(of_out: Any, code: Any, of_values: Any, of_places: Any) -> Non
 
 
 @jit
+def fold(weight: Any, gain: Any, shift: Any, folded: Any, bias: Any) -> None:
+    """The weight that follows a norm without gain and shift, and its bias."""
+    for v in range(len(weight)):
+        total = weight.dtype.type(0)
+        for k in range(weight.shape[1]):  # nothing but the sum: see ``cpu_kernels.fold``
+            total += weight[v, k] * shift[k]
+        bias[v] = total
+        for k in range(weight.shape[1]):
+            folded[v, k] = weight[v, k] * gain[k]
+
+
+@jit
+def unfold(
+    weight: Any, gain: Any, shift: Any, products: Any, tables: Any, of_gain: Any, of_shift: Any,
+    of_weight: Any, of_table: Any,
+) -> None:  # fmt: skip
+    """The gradients, from what :func:`through_choice` gave by part."""
+    for part in range(1, len(products)):
+        products[0] += products[part]
+        tables[0] += tables[part]
+    of_table[:] = tables[0]
+    of_gain[:] = 0
+    of_shift[:] = 0
+    for v in range(len(weight)):
+        total = weight.dtype.type(0)
+        for t in range(len(of_table)):
+            total += of_table[t, v]
+        for k in range(weight.shape[1]):
+            of_gain[k] += weight[v, k] * products[0, v, k]
+            of_shift[k] += weight[v, k] * total
+            of_weight[v, k] = products[0, v, k] * gain[k] + total * shift[k]
+
+
+@jit
 def choose(
     x: Any, code: Any, weight: Any, bias: Any, table: Any, allowed: Any, eps: Any, start: Any, end: Any,
     normed: Any, scale: Any, logits: Any, chosen: Any,

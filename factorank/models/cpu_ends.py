@@ -75,38 +75,38 @@ class _Choose(torch.autograd.Function):
         groups, columns, values = -(-len(x) // LANES), n * LANES, len(weight)
         normed, scale = x.new_empty((groups, width, columns)), x.new_empty((groups, columns))
         probabilities, chosen = x.new_empty((groups, values, columns)), x.new_empty(x.shape[:2])
-        folded, bias = weight.detach() * gain.detach(), weight.detach() @ shift.detach()
+        weights = [one.detach().contiguous() for one in (weight, gain, shift)]
+        folded, bias = torch.empty_like(weights[0]), x.new_empty(values)
+        _kernels().fold(*(one.numpy() for one in (*weights, folded, bias)))
         before = [one.contiguous().numpy() for one in (x, code, folded, bias, table.detach(), allowed)]
         after = [one.numpy() for one in (normed, scale, probabilities, chosen)]
         ctx.parts = spans(groups, x.numel() // 8)  # the share of a block's work, about
         in_threads(lambda _, start, end: _kernels().choose(*before, eps, start, end, *after), ctx.parts)
-        ctx.save_for_backward(code, normed, scale, probabilities, folded, gain, shift, weight)
+        ctx.save_for_backward(code, normed, scale, probabilities, folded, weight, gain, shift)
         return chosen.view(hidden.shape[:-1])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        code, normed, scale, probabilities, folded, gain, shift, weight = ctx.saved_tensors
+        code, normed, scale, probabilities, folded, *weights = ctx.saved_tensors
         arriving, parts = gradient.contiguous().view(code.shape), ctx.parts
-        n, (values, width) = code.shape[1], weight.shape
+        n, (values, width) = code.shape[1], folded.shape
         of_x = gradient.new_empty((*code.shape, width))
         products = gradient.new_zeros((len(parts), values, -(-width // LANES) * LANES))
         tables = gradient.new_zeros((len(parts), n, values))
         before = [one.numpy() for one in (arriving, code, folded.T.contiguous())]
-        kept, made = [one.numpy() for one in (normed, scale, probabilities)], of_x.numpy()
+        kept, of_tokens = [one.numpy() for one in (normed, scale, probabilities)], of_x.numpy()
         of_weight, of_table = products.numpy(), tables.numpy()
         in_threads(
             lambda part, start, end: _kernels().through_choice(
-                *before, start, end, *kept, made, of_weight[part], of_table[part]
+                *before, start, end, *kept, of_tokens, of_weight[part], of_table[part]
             ),
             parts,
         )
-        # As in ``cpu_kernels.unfold``: the norm's gain and shift are part of the weight.
-        products, table = products.sum(0)[:, :width], tables.sum(0)
-        of_bias = table.sum(0)
-        of_gain, of_shift = (weight * products).sum(0), of_bias @ weight
-        maps = torch.addcmul(torch.outer(of_bias, shift), products, gain), table
-        return of_x.view(*gradient.shape, width), None, None, None, of_gain, of_shift, *maps
+        weights = [one.detach().contiguous() for one in weights]
+        made = [torch.empty_like(one) for one in (weights[1], weights[2], weights[0], tables[0])]
+        _kernels().unfold(*(one.numpy() for one in (*weights, products, tables, *made)))
+        return of_x.view(*gradient.shape, width), None, None, None, *made
 
 
 def _kernels() -> Any:

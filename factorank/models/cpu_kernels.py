@@ -27,12 +27,14 @@ def fold(raw: Any, width: Any, folded: Any) -> None:
             gain, shift = raw[block, at : at + width], raw[block, at + width : at + 2 * width]
             first = at + 2 * width
             for f in range(rows):
+                weight = raw[block, first + f * width : first + (f + 1) * width]
+                # A sum in a loop that also writes would be taken in an order that depends on addresses.
                 total = raw[block, first + rows * width + f]
                 for k in range(width):
-                    weight = raw[block, first + f * width + k]
-                    total += weight * shift[k]
-                    folded[block, first + f * width + k] = weight * gain[k]
+                    total += weight[k] * shift[k]
                 folded[block, first + rows * width + f] = total
+                for k in range(width):
+                    folded[block, first + f * width + k] = weight[k] * gain[k]
 
 
 @jit

@@ -1,5 +1,7 @@
 """On CPUs embedding and log-probabilities are steps of their own: the same numbers as the plain ones."""
 
+import random
+
 import pytest
 import torch
 
@@ -45,6 +47,25 @@ def test_gradients_are_those_of_the_functions():
         return cpu_ends.log_probs(hidden, code, allowed, gain, shift, 1e-5, *maps)
 
     assert torch.autograd.gradcheck(chosen, inputs)
+
+
+def test_losses_and_gradients_do_not_depend_on_addresses():
+    torch.manual_seed(0)
+    model = PermutationModel(5, "lehmer", "autoregressive", width=16, depth=1, heads=2)
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    orders = fr.random_permutations(5, (10,), generator=torch.Generator().manual_seed(0))
+    sizes, held, seen = random.Random(0), [], set()
+    for _ in range(200):
+        held += [torch.empty(sizes.randrange(1, 60_000)) for _ in range(sizes.randrange(50))]
+        sizes.shuffle(held)
+        del held[len(held) // 2 :]
+        model.zero_grad()
+        loss = model.loss(orders)
+        loss.sum().backward()
+        made = [loss.detach(), *(weight.grad for weight in model.parameters())]
+        seen.add(b"".join(one.numpy().tobytes() for one in made))
+    assert len(seen) == 1
 
 
 def test_no_lists_and_long_lists():
