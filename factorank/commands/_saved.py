@@ -25,7 +25,7 @@ class Saved:
     """What `factorank fit` saved, or the run of a trained model."""
     nfe: int | None = None
     """For a model: network evaluations per order, from 1 to n; n unless given."""
-    unmask: Literal["random", "left-to-right", "confident"] | None = None
+    unmask: Literal["random", "left-to-right", "right-to-left", "confident"] | None = None
     """For a masked model: which positions of the code are revealed first; random unless given."""
 
     def open(self) -> "tuple[PermutationDistribution | PermutationLaw, list[str]]":

@@ -147,14 +147,15 @@ def _announced(number: int, laws: list[Any]) -> str:
 
 
 def cyclic_table(rows: list[dict[str, Any]]) -> str:
-    """Cyclic share at some NFEs, left to right, means over the seeds; then what the highest NFE says."""
+    """Cyclic share at some NFEs, each code from its own end, means over the seeds; then what the highest NFE
+    says."""
+    from factorank.experiments.cyclic import own_way
+
     n, share = rows[0]["n"], rows[0]["share"]
     shown = sorted({1, 2, n // 2, n} & {row["nfe"] for row in rows})
     lines = []
     for code, objective in dict.fromkeys((row["code"], row["objective"]) for row in rows):
-        mine = [
-            r for r in rows if (r["code"], r["objective"], r["unmask"]) == (code, objective, "left-to-right")
-        ]
+        mine = [row for row in rows if (row["code"], row["objective"]) == (code, objective) and own_way(row)]
         last = max(row["nfe"] for row in mine)
         cells = [_percent(_mean(mine, "cyclic", nfe)) for nfe in shown]
         cells += [_percent(_mean(mine, key, last)) for key in ("unique_cyclic", "in_train")]
@@ -162,7 +163,8 @@ def cyclic_table(rows: list[dict[str, Any]]) -> str:
     header = ["code", "objective", *(f"nfe {nfe}" for nfe in shown), "unique", "seen", "KL bits"]
     note = (
         f"n = {n}, {rows[0]['samples']} samples each. nfe: cyclic samples in %, at that number of network"
-        f" evaluations ({100 / n:.1f} for random permutations). At the highest NFE: unique, different cyclic"
+        f" evaluations ({100 / n:.1f} for random permutations); masked left-lehmer and insertion codes are"
+        " revealed right to left, others left to right. At the highest NFE: unique, different cyclic"
         f" samples in % ({100 * rows[0]['unique_expected']:.1f} from a perfect model); seen, cyclic samples"
         f" that were trained on in % ({100 * share:.0f} if nothing was learnt by heart); KL, divergence of"
         " the uniform law on cyclic permutations from the model."

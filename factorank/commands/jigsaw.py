@@ -85,7 +85,7 @@ class Train(_Data):
     """What to call the run; the preset unless given."""
     nfe: tuple[int, ...] = (1,)
     """Network evaluations to score at; other than 1 needs --masks any."""
-    unmask: Literal["confident", "random", "left-to-right"] = "confident"
+    unmask: Literal["confident", "random", "left-to-right", "right-to-left"] = "confident"
     """Which positions are revealed first when there are several evaluations."""
     out: Path = Path("runs/jigsaw")
     """The folder for the runs and jigsaw.jsonl."""
@@ -134,7 +134,7 @@ class Eval(_Data):
     """Pieces in a row, for a model that comes with the package."""
     nfe: tuple[int, ...] = (1,)
     """Network evaluations; other than 1 is for models that were trained with --masks any."""
-    unmask: Literal["confident", "random", "left-to-right"] = "confident"
+    unmask: Literal["confident", "random", "left-to-right", "right-to-left"] = "confident"
     """Which positions are revealed first when there are several evaluations."""
     beam: int | None = None
     """For autoregressive models: how many solutions the search keeps; 8 unless given."""

@@ -25,7 +25,7 @@ class Unscramble:
     """The letters, a to z, such as osftre; with --train they may be left out."""
     nfe: int | None = None
     """Network evaluations a word takes: 1 draws all places at once; as many as letters unless given."""
-    unmask: Literal["left-to-right", "confident", "random"] = "left-to-right"
+    unmask: Literal["left-to-right", "right-to-left", "confident", "random"] = "left-to-right"
     """Which places of the code are revealed first."""
     samples: int = 1000
     """How many times to draw; the words drawn are shown."""

@@ -27,7 +27,17 @@ from factorank.training import TrainResult, train
 
 CODES = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
 OBJECTIVES: tuple[Objective, ...] = ("masked", "autoregressive")
-UNMASK = ("random", "left-to-right")
+UNMASK = ("random", "left-to-right", "right-to-left")
+REVEALED = dict.fromkeys(CODES, "left-to-right") | dict.fromkeys(
+    ("left-lehmer", "insertion"), "right-to-left"
+)
+"""The end from which the values of a code say where an item stands by themselves.
+
+The last value of a left-Lehmer code is the last item counted from above; an insertion code is, up to
+:math:`V_i = i - L_i`, the left-Lehmer code of the inverse. Read from its end, the left-Lehmer code of an
+order is the Lehmer code of the same permutation with items and places renumbered from the end, which is
+cyclic if the order is: from their own ends the three codes have to learn the same law.
+"""
 
 
 @dataclass(frozen=True)
@@ -199,6 +209,12 @@ def narrow(size: Preset, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=size.precision == "bf16")
 
 
+def own_way(row: dict[str, Any]) -> bool:
+    """Whether a row of results tells of the positions being revealed from the end that suits the code."""
+    one_way = row["objective"] == "autoregressive"
+    return bool(row["unmask"] == ("left-to-right" if one_way else REVEALED[row["code"]]))
+
+
 def watcher(law: Law, size: Preset, samples: int = 2000) -> Callable[[PermutationModel], dict[str, float]]:
     """For ``train(watch=…)``: how many samples at the highest NFE are cyclic, and how many of them were seen.
 
@@ -210,7 +226,8 @@ def watcher(law: Law, size: Preset, samples: int = 2000) -> Callable[[Permutatio
         device = next(model.parameters()).device
         generator = torch.Generator(device).manual_seed(law.seed)
         with narrow(size, device):
-            drawn = model.distribution(unmask="left-to-right").sample((samples,), generator=generator).cpu()
+            way = None if model.objective == "autoregressive" else REVEALED[law.code]
+            drawn = model.distribution(unmask=way).sample((samples,), generator=generator).cpu()
         return {"cyclic": metrics.cyclic_share(drawn), "in_train": in_train(drawn, seen)}
 
     return watch

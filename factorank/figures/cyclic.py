@@ -8,16 +8,21 @@ from factorank.figures.drawing import CODE_STYLES, pyplot_module, read_results, 
 
 
 def cyclic_figure(
-    results: str | os.PathLike[str], path: str | os.PathLike[str], unmask: str = "left-to-right"
+    results: str | os.PathLike[str], path: str | os.PathLike[str], unmask: str | None = None
 ) -> None:
     """Against the NFE: different samples, valid ones, cyclic ones, and the divergence from the uniform law.
 
-    Lines are masked models, white marks at the right autoregressive ones; means over the seeds.
+    Lines are masked models, white marks at the right autoregressive ones; means over the seeds. Positions are
+    revealed by ``unmask``, unless given each code's from the end that suits it.
     """
+    from factorank.experiments.cyclic import own_way
+
     pyplot = pyplot_module()
-    rows = [row for row in read_results(results) if row["unmask"] == unmask]
+    rows = [
+        row for row in read_results(results) if (own_way(row) if unmask is None else row["unmask"] == unmask)
+    ]
     if not rows:
-        raise FactorankError(f"{results} holds no results of unmasking {unmask}")
+        raise FactorankError(f"{results} holds no results of unmasking {unmask or 'each code its own way'}")
     n, expected = rows[0]["n"], 100 * rows[0]["unique_expected"]
     panels = {
         "unique": "unique (%)",

@@ -16,7 +16,7 @@ from factorank.permutations import check_integer
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
 
-UNMASK = ("random", "left-to-right", "confident")
+UNMASK = ("random", "left-to-right", "right-to-left", "confident")
 
 
 def distribution(
@@ -88,8 +88,8 @@ def _steps(
         raise ModelError(f"with an entropy_bound the NFE is what it takes, but nfe={nfe} was given too")
     if unmask == "random" or entropy_bound < 0:
         raise ModelError(
-            "an entropy_bound is 0 or more nats and goes with unmask='confident' (the default with it) or"
-            f" 'left-to-right', but {entropy_bound=} and {unmask=} were given"
+            "an entropy_bound is 0 or more nats and goes with unmask='confident' (the default with it),"
+            f" 'left-to-right' or 'right-to-left', but {entropy_bound=} and {unmask=} were given"
         )
     return None, unmask or "confident"
 

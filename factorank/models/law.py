@@ -124,8 +124,8 @@ class PermutationLaw(Distribution):
     def log_prob(self, order: Tensor) -> Tensor:
         """The log-probability, in nats, of each order ``(*sample, *batch, n)``; shapes broadcast.
 
-        Exact, and offered where the partition is fixed by the law: left-to-right, confident, one block, or
-        autoregressive. Inline laws also take sequences that are no permutations.
+        Exact, and offered where the partition is fixed by the law: left-to-right, right-to-left, confident,
+        one block, or autoregressive. Inline laws also take sequences that are no permutations.
         """
         if not self.exact:
             raise ModelError(

@@ -111,8 +111,8 @@ class MaskedLaw(PermutationLaw):
         log_prob = torch.zeros((samples, given.rows), device=start.device)
         code, used = start.expand(samples, *start.shape), torch.zeros_like(log_prob, dtype=torch.int64)
         yield Step(code, log_prob, used)
-        shuffle = self.unmask == "random" and self.nfe != 1
-        listed = listing(free, samples, shuffle=shuffle, generator=generator)
+        # Of one block the order does not matter.
+        listed = listing(free, samples, "left-to-right" if self.nfe == 1 else self.unmask, generator)
         static = self.nfe is not None and self.unmask != "confident"
         for step in range(self.nfe or n):
             if static:
@@ -159,7 +159,7 @@ class MaskedLaw(PermutationLaw):
         if self.nfe is not None:
             return confident(logits, remaining, length, self.nfe, step)
         assert self.entropy_bound is not None
-        return within_entropy(logits, remaining, self.entropy_bound, ranked=self.unmask == "confident")
+        return within_entropy(logits, remaining, self.entropy_bound, self.unmask)
 
 
 def free_positions(given: Given, free: Tensor) -> int | Tensor:

@@ -190,7 +190,9 @@ class PermutationModel(nn.Module):
             nfe: how many network evaluations a sample takes, 1..n, n unless given. The free positions are
                 revealed in exactly that many blocks whose sizes differ by at most one.
             unmask: the order of revealing: "random" (a fresh one for each sample; the default),
-                "left-to-right", or "confident" (the most certain positions first).
+                "left-to-right", "right-to-left", or "confident" (the most certain positions first). Values
+                that are revealed should say something of the order by themselves: the first ones do in
+                Lehmer and Fisher-Yates codes, the last ones in left-Lehmer and insertion codes.
             observed: the order of some of the items, ``(*batch, r)``, -1 pads: the law is that of the whole
                 order given this. For insertion models whose context is exchangeable and that were trained
                 on references (orders of the items in the context) drawn at random: the observed items are

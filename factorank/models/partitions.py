@@ -14,10 +14,16 @@ CERTAINTY_STEPS = 4096
 """Certainties are compared in steps of this fraction: rounding in the network must not decide a tie."""
 
 
-def listing(free: Tensor, samples: int, *, shuffle: bool, generator: torch.Generator | None = None) -> Tensor:
-    """The free positions ``(rows, n)`` in the order of revealing, then the others: ``(samples, rows, n)``."""
+def listing(free: Tensor, samples: int, unmask: str, generator: torch.Generator | None = None) -> Tensor:
+    """The free positions ``(rows, n)`` in the order of revealing, then the others: ``(samples, rows, n)``.
+
+    An order that depends on what is predicted is not known here; it is left to right then.
+    """
     rows, n = free.shape
-    if not shuffle:
+    if unmask == "right-to-left":
+        at = torch.arange(n, 0, -1, device=free.device)
+        return torch.where(free, at, n + 1).argsort(dim=-1, stable=True).expand(samples, rows, n)
+    if unmask != "random":
         return (~free).to(torch.uint8).argsort(dim=-1, stable=True).expand(samples, rows, n)
     scores = torch.rand((samples, rows, n), dtype=torch.float64, device=free.device, generator=generator)
     return torch.where(free, scores, 2.0).argsort(-1)
@@ -64,16 +70,20 @@ def confident(logits: Tensor, remaining: Tensor, length: int | Tensor, nfe: int,
     return ranked[..., : len(at)], inside.expand(*ranked.shape[:-1], -1)
 
 
-def within_entropy(logits: Tensor, remaining: Tensor, bound: float, *, ranked: bool) -> Block:
+def within_entropy(logits: Tensor, remaining: Tensor, bound: float, unmask: str) -> Block:
     """As many remaining positions as keep the sum of their entropies less the largest at or below the bound.
 
     This is what the joint entropy of positions drawn independently can exceed that of the truth by (Ben-Hamu
     et al., "Accelerated sampling from masked diffusion models via entropy bounded unmasking", 2025).
-    Positions are taken from the least entropy up, or from left to right; always at least one.
+    Positions are taken from the least entropy up ("confident"), or in the order of ``unmask``; always at
+    least one.
     """
     entropy = entropies(logits).expand(remaining.shape)
     places = torch.arange(logits.shape[-2], device=logits.device)
-    steps = (entropy * CERTAINTY_STEPS).round() if ranked else places
+    if unmask == "confident":
+        steps = (entropy * CERTAINTY_STEPS).round()
+    else:
+        steps = -places if unmask == "right-to-left" else places
     order = torch.where(remaining, steps, torch.inf).argsort(dim=-1, stable=True)
     sorted_entropy = entropy.gather(-1, order)
     shared = sorted_entropy.cumsum(-1) - sorted_entropy.cummax(-1).values

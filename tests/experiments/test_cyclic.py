@@ -72,7 +72,7 @@ def test_every_row_against_brute_force(monkeypatch):
     )
     rows = list(cyclic.score(law, replace(TINY, samples=400), model, (1, 3, 3, 5)))
     assert [(row["unmask"], row["nfe"]) for row in rows] == [
-        (way, nfe) for way in ("random", "left-to-right") for nfe in (1, 3, 5)
+        (way, nfe) for way in ("random", "left-to-right", "right-to-left") for nfe in (1, 3, 5)
     ]
     seen = {tuple(order) for order in cyclic_split(5, TINY.share, 1)[0].tolist()}
     for row, samples in zip(rows, drawn, strict=True):
@@ -115,6 +115,22 @@ def test_random_partitions_have_no_likelihood_and_autoregressive_models_one_nfe(
     causal = fr.PermutationModel(5, "lehmer", "autoregressive", 8, 1, 1)
     rows = list(cyclic.score(Law("lehmer", "autoregressive"), TINY, causal, (1, 2)))
     assert [(row["unmask"], row["nfe"]) for row in rows] == [("left-to-right", 5)]
+
+
+@pytest.mark.parametrize("n", range(2, 7))
+def test_from_their_own_ends_three_codes_have_one_law_to_learn(n):
+    """Over all permutations: the codes agree up to a renumbering that keeps cyclic permutations cyclic."""
+    orders = torch.tensor(list(itertools.permutations(range(n))))
+    renumbered = n - 1 - orders.flip(-1)
+    left = fr.code("left-lehmer").encode(orders)
+    assert torch.equal(left.flip(-1), fr.code("lehmer").encode(renumbered))
+    assert torch.equal(fr.is_cyclic(orders), fr.is_cyclic(renumbered))
+    assert torch.equal(fr.code("insertion").encode(fr.inverse(orders)), torch.arange(n) - left)
+    assert torch.equal(fr.is_cyclic(orders), fr.is_cyclic(fr.inverse(orders)))
+    assert {code for code, way in cyclic.REVEALED.items() if way == "right-to-left"} == {
+        "left-lehmer",
+        "insertion",
+    }
 
 
 def test_only_autoregressive_models_hold_rows_out():
@@ -163,7 +179,7 @@ def test_the_command_from_end_to_end(tiny, tmp_path, capsys, monkeypatch):
     assert max(map(len, out.splitlines())) < 80
     assert (folder / "cyclic.png").read_bytes().startswith(b"\x89PNG")
     rows = [json.loads(line) for line in (folder / "cyclic.jsonl").read_text().splitlines()]
-    assert len(rows) == 5 * (2 * 5 + 1)
+    assert len(rows) == 5 * (3 * 5 + 1)
     factorized = [row for row in rows if row["code"] != "inline"]
     assert all(row["unique"] == row["unique_valid"] for row in factorized)
     assert all(row["on_cyclic"] <= 1.0001 for row in rows if row["kl"] is not None)

@@ -7,6 +7,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import CodeError, ModelError
+from factorank.models.build import UNMASK
 from tests.models.naive import (
     all_orders,
     assert_drawn_from,
@@ -43,7 +44,7 @@ def test_masked_fixed(code, places, nfe):
     assert (model.code.encode(law.mode) == fixed)[list(places)].all()
 
 
-@pytest.mark.parametrize("unmask", ["random", "left-to-right", "confident"])
+@pytest.mark.parametrize("unmask", UNMASK)
 def test_rows_with_different_numbers_of_free_positions(unmask):
     model, orders = small_model(4, "lehmer"), all_orders(4)
     fixed = torch.tensor([[-1, -1, -1, -1], [2, -1, -1, -1], [3, 1, 0, 0], [-1, 1, 1, -1]])
@@ -141,7 +142,7 @@ def test_observed_batches_of_several_lengths():
     model = small_model(5, "insertion", context=fr.ItemContext(9, 16))
     items = torch.tensor([[4, 1, 7, -1, -1], [2, 8, 3, 5, 0], [6, 5, 1, 0, -1]])
     observed = torch.tensor([[2, 0, -1], [4, 1, 3], [-1, -1, -1]])
-    for unmask in ("random", "left-to-right", "confident"):
+    for unmask in UNMASK:
         law = model.distribution(items, observed=observed, nfe=4, unmask=unmask)
         samples = law.sample((64,))
         assert samples.shape == (64, 3, 5)

@@ -5,6 +5,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import ModelError
+from factorank.models.build import UNMASK
 from tests.models.naive import all_orders
 
 NETWORK = {"width": 8, "depth": 1, "heads": 1}
@@ -13,11 +14,7 @@ NETWORK = {"width": 8, "depth": 1, "heads": 1}
 def laws_of(model):
     if model.objective == "autoregressive":
         return [model.distribution()]
-    return [
-        model.distribution(nfe=nfe, unmask=unmask)
-        for nfe in range(1, model.n + 1)
-        for unmask in ("random", "left-to-right", "confident")
-    ]
+    return [model.distribution(nfe=nfe, unmask=unmask) for nfe in range(1, model.n + 1) for unmask in UNMASK]
 
 
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])

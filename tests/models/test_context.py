@@ -9,6 +9,7 @@ from torch import nn
 
 import factorank as fr
 from factorank.errors import ModelError
+from factorank.models.build import UNMASK
 from factorank.models.choosers import Replay
 from factorank.models.context import Known
 from tests.models.naive import all_orders, assert_drawn_from, small_model
@@ -157,9 +158,6 @@ def test_padding_gives_the_law_of_the_shorter_list(code, objective):
         torch.testing.assert_close(-long.loss(both, items), mixed.log_prob(both))
     losses = [long.loss(both, items, generator=torch.Generator().manual_seed(seed)) for seed in range(5)]
     assert torch.stack(losses).isfinite().all()
-
-
-UNMASK = ("random", "left-to-right", "confident")
 
 
 def test_masked_loss_of_a_padded_list_is_the_bound_of_the_short_one():

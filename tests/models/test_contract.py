@@ -6,6 +6,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import ModelError
+from factorank.models.build import UNMASK
 from tests.models.naive import (
     all_orders,
     all_sequences,
@@ -28,12 +29,13 @@ def log_probs_by_definition(model, law, orders):
         return random_probs(model, orders, law.nfe).log()
     if law.unmask == "confident":
         return confident_log_prob(model, orders, law.nfe)
-    return partition_log_prob(model, orders, cut(list(range(model.n)), law.nfe))
+    places = list(range(model.n))
+    return partition_log_prob(
+        model, orders, cut(places[::-1] if law.unmask == "right-to-left" else places, law.nfe)
+    )
 
 
-LAWS = [
-    ("masked", unmask, nfe) for unmask in ("random", "left-to-right", "confident") for nfe in (1, 2, 3, 4)
-]
+LAWS = [("masked", unmask, nfe) for unmask in UNMASK for nfe in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -146,7 +148,7 @@ def test_counts_of_network_evaluations(monkeypatch):
     real = model.network.hidden
     monkeypatch.setattr(model.network, "hidden", lambda *a: calls.append(a[0].shape) or real(*a))
     for nfe in range(1, 7):
-        for unmask in ("random", "left-to-right", "confident"):
+        for unmask in UNMASK:
             calls.clear()
             model.distribution(nfe=nfe, unmask=unmask).sample((10,))
             assert len(calls) == nfe
