@@ -31,7 +31,7 @@ def finished(
             yield index, work(*task)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(jobs,)) as pool:
         futures = {pool.submit(work, *task): index for index, task in enumerate(tasks)}
         try:
             for future in as_completed(futures):
@@ -40,8 +40,12 @@ def finished(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """A worker whose command was killed would train on unseen, in a folder that is needed again."""
+def _begin(jobs: int) -> None:
+    """A worker takes its share of the processors, and ends with its parent: one whose command was killed
+    would train on unseen, in a folder that is needed again."""
+    import torch
+
+    torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from factorank.baselines.rankers import Ranker as Baseline
 
 KS = (1, 3, 5, 10)
+DRAWN = 20_480
+"""Items of a list that are drawn in all where places are not exact: with few draws the noise costs NDCG."""
 
 
 @dataclass
@@ -110,9 +112,18 @@ class Asked:
     nfe: int | None = None
     """1 unless given for masked models, n for autoregressive ones."""
     references: int = 8
-    samples: int = 256
-    """Draws for places that are not exact, shared out over the references."""
+    samples: int | None = None
+    """Draws for places that are not exact, shared out over the references; unless given the more, the
+    shorter the list is."""
     seed: int = 0
+
+    def draws(self, n: int) -> int:
+        """How many samples of an order of n.
+
+        >>> Asked().draws(20), Asked(samples=64).draws(20)
+        (1024, 64)
+        """
+        return max(DRAWN // n, 1) if self.samples is None else self.samples
 
 
 def ranked(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> tuple[Tensor, Tensor]:
@@ -122,7 +133,7 @@ def ranked(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> tuple[Tens
         by=asked.by,
         nfe=asked.nfe,
         references=asked.references,
-        samples=asked.samples,
+        samples=asked.draws(lists.n),
         generator=torch.Generator().manual_seed(stream_seed(asked.seed, "references")),
     )
     n = lists.n
