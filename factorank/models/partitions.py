@@ -32,10 +32,18 @@ def listing(free: Tensor, samples: int, unmask: str, generator: torch.Generator 
 def bounds(length: int | Tensor, nfe: int, step: int) -> tuple[int | Tensor, int | Tensor]:
     """Where block ``step`` of ``nfe`` begins and ends in a listing: sizes differ by at most one.
 
+    The larger blocks come first: the more is revealed, the more does each position depend on the others.
+
     >>> [bounds(10, 4, step) for step in range(4)]
-    [(0, 3), (3, 5), (5, 8), (8, 10)]
+    [(0, 3), (3, 6), (6, 8), (8, 10)]
     """
-    return -(-step * length // nfe), -(-(step + 1) * length // nfe)
+    size, larger = length // nfe, length % nfe
+
+    def first(block: int) -> int | Tensor:
+        more = larger.clamp(max=block) if isinstance(larger, Tensor) else min(larger, block)
+        return block * size + more
+
+    return first(step), first(step + 1)
 
 
 def block(listed: Tensor, length: int | Tensor, nfe: int, step: int) -> Block:

@@ -37,9 +37,10 @@ def all_sequences(model: fr.PermutationModel) -> Tensor:
 
 
 def cut(listing: list[int], nfe: int) -> list[tuple[int, ...]]:
-    """A list of positions in ``nfe`` blocks, the larger ones spread evenly."""
-    edges = [math.ceil(step * len(listing) / nfe) for step in range(nfe + 1)]
-    return [tuple(sorted(listing[a:b])) for a, b in itertools.pairwise(edges)]
+    """A list of positions in ``nfe`` blocks, the larger ones first: dealt out in turns, then put together."""
+    sizes = [len(range(step, len(listing), nfe)) for step in range(nfe)]
+    rest = iter(listing)
+    return [tuple(sorted(itertools.islice(rest, size))) for size in sizes]
 
 
 def block_log_probs(model: fr.PermutationModel, code: Tensor, shown: list[int], known=None) -> Tensor:

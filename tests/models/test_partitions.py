@@ -18,6 +18,7 @@ def test_sizes(length, nfe):
     sizes = [stop - start for start, stop in edges]
     assert sum(sizes) == length
     assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True)
     assert all(a[1] == b[0] for a, b in itertools.pairwise(edges))
     as_tensor = [bounds(torch.tensor([length]), nfe, step) for step in range(nfe)]
     assert [(int(start), int(stop)) for start, stop in as_tensor] == edges
