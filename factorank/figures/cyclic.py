@@ -76,45 +76,62 @@ def curve_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) 
     """While laws are learnt: cyclic samples against those of them that were trained on, a panel an objective.
 
     A law that is learnt rises at the left, at the share that was trained on; one that is learnt by heart
-    wanders to the right. The large mark is where held-out likelihood is best, or the end.
+    wanders to the right. The large mark is where held-out likelihood is best, or the end. Laws that were
+    learnt with several dropouts or weight decays have one more panel, where these are compared.
     """
     pyplot = pyplot_module()
     rows = read_results(results)
     if not rows:
         raise FactorankError(f"{results} holds no results")
-    objectives = [one for one in ("masked", "autoregressive") if any(row["objective"] == one for row in rows)]
-    figure, axes = pyplot.subplots(
-        1, len(objectives), figsize=(1 + 4.6 * len(objectives), 4.6), layout="constrained", squeeze=False
+    runs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["step"]):
+        runs.setdefault((row["objective"], row["code"], _regularised(row), row["seed"]), []).append(row)
+    settings = [key[2] for key in runs]
+    usual = max(dict.fromkeys(settings), key=settings.count)
+    compared = {(key[0], key[1]) for key in runs if key[2] != usual}
+    panels = [
+        (objective, {key: run for key, run in runs.items() if key[0] == objective and key[2] == usual})
+        for objective in ("masked", "autoregressive")
+    ]
+    panels.append(
+        ("regularised", {key: run for key, run in runs.items() if key[:2] in compared and not key[3]})
     )
-    for axis, objective in zip(axes[0], objectives, strict=True):
-        for code, (grey, mark, line) in CODE_STYLES.items():
-            label: str | None = code
-            runs: dict[Any, list[dict[str, Any]]] = {}
-            for row in rows:
-                if (row["code"], row["objective"]) == (code, objective):
-                    runs.setdefault((row["seed"], row["dropout"], row["weight_decay"]), []).append(row)
-            for run in runs.values():
-                run = sorted(run, key=lambda row: row["step"])
-                points = [(100 * row["in_train"], 100 * row["cyclic"]) for row in run]
-                axis.plot(*zip(*points, strict=True), color=grey, linestyle=line, linewidth=1.2)
-                scored = [row for row in run if row["held_out_bits"] is not None]
-                best = min(scored, key=lambda row: row["held_out_bits"]) if scored else run[-1]
-                axis.plot(
-                    100 * best["in_train"],
-                    100 * best["cyclic"],
-                    color=grey,
-                    marker=mark,
-                    markersize=9,
-                    markeredgecolor="black",
-                    linestyle="none",
-                    label=label,
-                )
-                label = None
-        axis.set(title=objective, xlabel="of the cyclic samples, trained on (%)", ylabel="cyclic samples (%)")
+    panels = [(title, found) for title, found in panels if found]
+    figure, axes = pyplot.subplots(
+        1, len(panels), figsize=(1 + 4.6 * len(panels), 4.6), layout="constrained", squeeze=False
+    )
+    for axis, (title, found) in zip(axes[0], panels, strict=True):
+        labels = set()
+        for (_, code, setting, _), run in found.items():
+            grey, mark, line = CODE_STYLES[code]
+            label = f"{code}, {setting}" if title == "regularised" else code
+            if title == "regularised":
+                line = ("-", "--", "-.", ":")[list(dict.fromkeys(settings)).index(setting) % 4]
+            points = [(100 * row["in_train"], 100 * row["cyclic"]) for row in run]
+            axis.plot(*zip(*points, strict=True), color=grey, linestyle=line, linewidth=1.2)
+            scored = [row for row in run if row["held_out_bits"] is not None]
+            best = min(scored, key=lambda row: row["held_out_bits"]) if scored else run[-1]
+            axis.plot(
+                100 * best["in_train"],
+                100 * best["cyclic"],
+                color=grey,
+                marker=mark,
+                markersize=9,
+                markeredgecolor="black",
+                linestyle=line if title == "regularised" else "none",
+                linewidth=1.2,
+                label=None if label in labels else label,
+            )
+            labels.add(label)
+        axis.set(title=title, xlabel="of the cyclic samples, trained on (%)", ylabel="cyclic samples (%)")
         axis.set(xlim=(0, 102), ylim=(0, 102))
         axis.grid(alpha=0.3)
         axis.legend(fontsize=9, loc="lower right")
     save(figure, path)
+
+
+def _regularised(row: dict[str, Any]) -> str:
+    return f"dropout {row['dropout']:g}, decay {row['weight_decay']:g}"
 
 
 def _by_nfe(rows: list[dict[str, Any]], key: str, scale: float) -> list[tuple[int, float]]:
