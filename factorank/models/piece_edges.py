@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from factorank.models.attention import own_kernels
+
 SHARPNESS = (1.0, 3.0)
 """The exponents that learning begins with."""
 HALF_LEVEL = (0.5 / 64) ** 2
@@ -38,6 +40,7 @@ class EdgeAttention(nn.Module):
         self.guess = nn.Parameter(guess.expand(2, 2, -1).clone())  # axis, side, row
         self.metric = nn.Parameter(torch.eye(piece * channels).expand(2, -1, -1).clone())
         self.log_sharpness = nn.Parameter(torch.tensor(SHARPNESS).log().expand(4, -1).clone())
+        self.value = value
         self.rounds = nn.ModuleList(EdgeRound(width, value) for _ in range(rounds))
 
     def forward(self, tokens: Tensor, pixels: Tensor) -> Tensor:
@@ -48,9 +51,24 @@ class EdgeAttention(nn.Module):
             found = sharp.logsumexp(-1) / 8  # (*batch, directions, exponents, n), of about unit size
             weights = (sharp - sharp.logsumexp(-2, keepdim=True)).softmax(-1)
         tokens = tokens.float()  # what the rounds add up to stays in full precision under autocast
+        found = found.movedim(-1, -3).flatten(-2)
+        if self._can_fuse(tokens):
+            from factorank.models import edge_rounds
+
+            return edge_rounds.apply(tokens, weights, found, list(self.rounds.parameters()))
         for listen in self.rounds:
-            tokens = listen(tokens, weights, found.movedim(-1, -3).flatten(-2))
+            tokens = listen(tokens, weights, found)
         return tokens
+
+    def _can_fuse(self, tokens: Tensor) -> bool:
+        narrow = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+        if not (narrow and own_kernels(tokens)) or len(self.rounds) == 0:
+            return False
+        from factorank.models import edge_rounds
+
+        return edge_rounds.fits(tokens, self.value) and all(
+            weight.dtype == torch.float32 for weight in self.rounds.parameters()
+        )
 
     def fits(self, pixels: Tensor) -> Tensor:
         """How well piece j fits beside piece i, ``(*batch, 4, n, n)``: right, left, below, above.
