@@ -144,6 +144,17 @@ def test_the_places_see_no_later_place(generator):
         assert (after[:, place] - before[:, place]).abs().max() > 1e-3
 
 
+def test_a_place_points_at_pieces(generator):
+    """In the paper's layout the score of a piece goes with its token, wherever the list has it."""
+    model = model_of(5, "slots")
+    with torch.no_grad():
+        model.place.zero_()
+    tokens, mixed = torch.randn(1, 5, 16, generator=generator), torch.tensor([3, 0, 4, 1, 2])
+    scores = model.scores(tokens, 0)
+    torch.testing.assert_close(model.scores(tokens[:, mixed], 0), scores[..., mixed])
+    assert scores.std(-1).min() > 1e-3
+
+
 def test_refusals():
     for schedule in ([0], [1, 3], [0, 3, 3], [0, 25]):
         with pytest.raises(ModelError, match="rising numbers of shuffles from 0"):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.types import _size
 
-from factorank.baselines.ordering import OrderingModel
+from factorank.baselines.ordering import OrderingModel, ScoreHead
 from factorank.baselines.riffle_diffusion.generalized_plackett_luce import (
     beam_search,
     choice_log_prob,
@@ -35,9 +35,10 @@ class RiffleDiffusion(OrderingModel):
     :math:`X_s[i] = X_t[\sigma_i]` with σ from the generalized Plackett-Luce law with these scores.
 
     Two layouts of the network: "slots", the paper's, has n tokens for the pieces as :math:`X_t` lists them
-    and n more for the new places, which look at all pieces and at the places before them and give the scores
-    of a place. With "pieces" there are only the n tokens of the pieces, each of which gives its scores for
-    every new place: half as many tokens, and a piece need not be found by attention.
+    and n more for the new places, which look at all pieces and at the places before them. The score of a
+    piece at a new place is the product of their two tokens (in the paper's code as it is, here with a matrix
+    between them that is learnt). With "pieces" there are only the n tokens of the pieces, each of which gives
+    its scores for every new place: half as many tokens.
 
     The paper trains on puzzles by REINFORCE, as if the shuffles were not known; here, as in its other tasks,
     they are, and the likelihood of the step is maximized.
@@ -90,7 +91,9 @@ class RiffleDiffusion(OrderingModel):
         self.layout, self.steps = layout, len(pairs)
         self.place = nn.Parameter(torch.empty(n, width))
         self.time = nn.Parameter(torch.empty(self.steps, width))
-        self.slot = nn.Parameter(torch.empty(n, width)) if layout == "slots" else None
+        self.slot = None
+        if layout == "slots":
+            self.slot, self.head = nn.Parameter(torch.empty(n, width)), ScoreHead(width, width)
         for table in (self.place, self.time, self.slot):
             if table is not None:
                 nn.init.normal_(table, std=0.5)
@@ -116,8 +119,10 @@ class RiffleDiffusion(OrderingModel):
             of_pieces: Tensor = self.head(self.network(pieces))
             return of_pieces.transpose(-1, -2)
         slots = (self.slot + time).expand_as(tokens)
-        of_slots: Tensor = self.head(self.network(torch.cat([pieces, slots], 1), self.may_look)[:, self.n :])
-        return of_slots
+        found, wanted = self.network(torch.cat([pieces, slots], 1), self.may_look).split(self.n, 1)
+        with torch.autocast(tokens.device.type, enabled=False):
+            listed = F.layer_norm(found.float(), (self.width,))
+            return self.head(wanted) @ listed.mT * self.width**-0.5
 
     def noise(
         self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
