@@ -88,4 +88,4 @@ def test_a_command_writes_and_speaks_once(launched):
     assert said.count("written to") == 1
     rows = [json.loads(line) for line in (launched / "cyclic" / "cyclic.jsonl").read_text().splitlines()]
     assert {row["batch_size"] for row in rows} == {8}
-    assert len(rows) == 2 * 2 * 5
+    assert len(rows) == 2 * 3 * 5
