@@ -22,6 +22,7 @@ from factorank.baselines.rankers import (
     ranker,
     whole_order,
 )
+from factorank.baselines.rankers.simple import mean_relevance
 from factorank.data.ratings import Ratings
 from factorank.metrics import ndcg
 from tests.baselines.tastes import tastes
@@ -73,6 +74,15 @@ def test_uniform_rim_draws_every_order_that_agrees_equally_often(generator):
     possible = [order for order in itertools.permutations(range(4)) if order.index(1) < order.index(0)]
     assert set(found) == set(possible)
     assert chisquare([found.count(order) for order in possible]).pvalue > 0.01
+
+
+def test_means_may_be_of_gains():
+    """Sure of a 3 against even odds of 5 and 1: the first is as relevant, the second has more gain."""
+    users, items, values = [0, 1, 0, 1], [0, 0, 1, 1], [3.0, 3.0, 5.0, 1.0]
+    ratings = Ratings.from_rows(users, items, values)
+    assert mean_relevance(ratings, 0.0).tolist() == [3.0, 3.0]
+    assert mean_relevance(ratings, 0.0, "gain").tolist() == [7.0, 16.0]
+    assert set(MeanRating.learned["target"]) == {"relevance", "gain"}
 
 
 @pytest.mark.parametrize("penalty", [0.5, 20.0])
@@ -196,7 +206,7 @@ def test_lists_are_scored_one_by_one_as_together(name):
 
 
 def test_judging_is_ndcg_of_the_unobserved_items():
-    made = fitted(MeanRating, prior=1.0)
+    made = fitted(MeanRating, prior=1.0, target="relevance")
     lists = Lists.of(VALIDATION, 8, 2, seed=3)
     scores = made.scores(lists.items)
     expected = [

@@ -29,8 +29,10 @@ class EASE(Ranker):
 
     name: ClassVar[str] = "ease"
     reads: ClassVar[Reads] = "ratings"
-    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"penalty": (30.0, 100.0, 300.0, 1000.0, 3000.0)}
-    scored: ClassVar[Mapping[str, Sequence[Any]]] = {"weight": (1.0, 2.0, 4.0)}
+    learned: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "penalty": (30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5)
+    }
+    scored: ClassVar[Mapping[str, Sequence[Any]]] = {"weight": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)}
 
     def learn(self, train: Ratings, penalty: float = 1000.0) -> None:
         self.means = mean_relevance(train, PRIOR)

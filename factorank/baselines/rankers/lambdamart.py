@@ -61,7 +61,10 @@ class LambdaMART(Ranker):
         asked = {"n": n, "observed": observed, "k": k, "seed": seed, **how}
         half, other, _ = train.split(validation=0.5, test=0.0, seed=seed)
         kinds = (MeanRating, Popularity, MatrixFactorisation, EASE)
-        self._below = [kind().fit(half, validation, **asked) for kind in kinds]
+        self._below: list[Ranker] = [kind() for kind in kinds]
+        for below in self._below:  # all in relevances, so that they can be put beside each other
+            below.learned = {name: tried for name, tried in below.learned.items() if name != "target"}  # type: ignore[misc]
+            below.fit(half, validation, **asked)
         self._k = k
         self._data = [
             self._table(Lists.of(ratings, n, times, seed + 1).some(MOST_LISTS), observed)

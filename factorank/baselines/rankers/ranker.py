@@ -15,6 +15,8 @@ from factorank.errors import FactorankError
 from factorank.metrics import ndcg
 
 Reads = Literal["nothing", "order", "ratings"]
+TARGETS = ("relevance", "gain")
+"""What rankers that predict a number of each item may predict; lists are sorted by it."""
 
 
 class RankerError(FactorankError):
@@ -155,6 +157,15 @@ class Lists:
         scores = ranker.scores(self.items, r, self.relevance, generator=generator)[:, r:]
         order = order_of(scores - scores.amin(-1, keepdim=True), generator)
         return ndcg(order, self.relevance[:, r:], k)
+
+
+def wanted(relevance: Tensor, target: str) -> Tensor:
+    """Relevances as they are, or their gains, which NDCG adds up.
+
+    >>> wanted(torch.tensor([1.0, 5.0]), "gain")
+    tensor([ 1., 31.])
+    """
+    return relevance if target == "relevance" else torch.exp2(relevance) - 1
 
 
 def usual(n: int) -> list[int]:

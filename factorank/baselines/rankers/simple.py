@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.ranker import Ranker, Reads
+from factorank.baselines.rankers.ranker import TARGETS, Ranker, Reads, wanted
 from factorank.data.ratings import Ratings
 
 
@@ -64,14 +64,18 @@ class MeanRating(Ranker):
     r"""Items by their mean relevance, drawn to that of all items as if each had ``prior`` ratings more.
 
     The score of an item is :math:`(\sum_u r_{ui} + c\mu) / (n_i + c)`, with :math:`\mu` the mean of all.
+    With the ``target`` "gain" means are of :math:`2^{rel} - 1`, which is what NDCG counts.
     """
 
     name: ClassVar[str] = "mean-rating"
     reads: ClassVar[Reads] = "nothing"
-    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"prior": (0.0, 1.0, 3.0, 10.0, 30.0)}
+    learned: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "prior": (0.0, 1.0, 3.0, 10.0, 30.0, 100.0),
+        "target": TARGETS,
+    }
 
-    def learn(self, train: Ratings, prior: float = 10.0) -> None:
-        self.means = mean_relevance(train, prior)
+    def learn(self, train: Ratings, prior: float = 10.0, target: str = "relevance") -> None:
+        self.means = mean_relevance(train, prior, target)
 
     def scores(
         self,
@@ -85,9 +89,9 @@ class MeanRating(Ranker):
         return self.means.to(items.device)[items.clamp(min=0)]
 
 
-def mean_relevance(ratings: Ratings, prior: float) -> Tensor:
-    """The mean relevance of each item, drawn to that of all ratings: ``(items,)``, in float32."""
-    relevance = ratings.relevance(ratings.values).double()
+def mean_relevance(ratings: Ratings, prior: float, target: str = "relevance") -> Tensor:
+    """The mean relevance, or gain, of each item, drawn to that of all ratings: ``(items,)``, in float32."""
+    relevance = wanted(ratings.relevance(ratings.values).double(), target)
     mean = relevance.mean()
     sums = torch.zeros(ratings.item_count, dtype=torch.float64, device=ratings.device)
     sums.index_add_(0, ratings.items.long(), relevance)
