@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ from factorank.training.held_out import Best, HeldOut
 from factorank.training.progress import BITS, Bar, Metrics
 from factorank.training.schedules import learning_rate
 from factorank.training.settings import Settings
+from factorank.training.sharded import part, part_of, whole
 from factorank.training.step import Step
 from factorank.training.world import World
 
@@ -77,7 +78,7 @@ class Engine:
         )
         try:
             with interruptions() as interrupted:
-                self.model.train()
+                self.work.model.train()
                 if self._saved_step is None:
                     self.save()
                 self._loop(bar, interrupted)
@@ -172,20 +173,40 @@ class Engine:
     def held_out_now(self) -> float:
         """The held-out loss of the weights that count, in nats."""
         assert self.held_out is not None
-        if self.work.average is None:
+        with self._counting():
             return self.held_out.nats(self.model)
-        with holding(self.work.weights, self.averaged()):
-            return self.held_out.nats(self.model)
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Let the model hold the weights that count."""
+        if self.model is not self.work.model:
+            self._give(self.averaged())
+            yield
+        elif self.work.average is None:
+            yield
+        else:
+            with holding(self.work.weights, self.averaged()):
+                yield
+
+    def _give(self, weights: Sequence[Tensor]) -> None:
+        """Give the model these weights, of which this process may hold a part, and the trained buffers."""
+        if self.model is self.work.model:
+            copy_into(self.work.weights, weights)
+            return
+        tensors, trained = weights_and_buffers(self.model), weights_and_buffers(self.work.model)
+        values = trained | dict(zip((name for name, _ in self.work.named), weights, strict=True))
+        copy_into(list(tensors.values()), [whole(values[name], trained[name]) for name in tensors])
 
     def _look(self) -> None:
         """Write down what the watcher measures of the weights that count."""
-        if self.watch is None or self.world.rank != 0:
+        if self.watch is None:
             return
         self.model.eval()
-        with holding(self.work.weights, self.averaged()):
-            seen = self.watch(self.model)
-        self.model.train()
-        self._write(**seen)
+        with self._counting():
+            seen = self.watch(self.model) if self.world.rank == 0 else {}
+        self.work.model.train()
+        if self.world.rank == 0:
+            self._write(**seen)
 
     def _score(self) -> None:
         nats = self.held_out_now()
@@ -207,7 +228,7 @@ class Engine:
             best.__dict__.update(self.best.__dict__)
             best.offer(self.held_out_now(), self.step, weights)
             self.best = best
-        copy_into(self.work.weights, weights if best.weights is None else best.weights)
+        self._give(weights if best.weights is None else best.weights)
         self.model.eval()
 
     # Checkpoints.
@@ -222,14 +243,9 @@ class Engine:
         gathered = {name: self.world.gather(stream.get_state()) for name, stream in self.streams.items()}
         sums = self.world.gather(torch.tensor(loss_sum, dtype=torch.float64))
         self._saved_step = self.step
+        tensors = self._whole_tensors()
         if self.world.rank != 0:
             return
-        names = [name for name, _ in work.named]
-        tensors = {"weights": weights_and_buffers(self.model), "optimizer": work.update.state()}
-        if work.average is not None:
-            tensors["ema"] = dict(zip(names, work.average.tensors, strict=True))
-        if self.best.weights is not None:
-            tensors["best"] = dict(zip(names, self.best.weights, strict=True))
         tensors["generators"] = {
             f"{name}/{i}": s for name, states in gathered.items() for i, s in enumerate(states)
         }
@@ -246,19 +262,40 @@ class Engine:
             self._metrics.sync()
         checkpoints.write(out / "checkpoints", Checkpoint(self.step, tensors, state))
 
+    def _whole_tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Weights, optimizer, average and best weights by name; all processes make them together."""
+        work, weights = self.work, dict(self.work.named)
+
+        def gathered(values: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+            # The optimizer's names say what of the weight it is, before a slash.
+            return {name: whole(value, weights.get(name.split("/")[-1], value)) for name, value in values}
+
+        tensors = {
+            "weights": gathered(weights_and_buffers(work.model).items()),
+            "optimizer": gathered(work.update.state().items()),
+        }
+        if work.average is not None:
+            tensors["ema"] = gathered(zip(weights, work.average.tensors, strict=True))
+        if self.best.weights is not None:
+            tensors["best"] = gathered(zip(weights, self.best.weights, strict=True))
+        return tensors
+
     def restore(self, found: Checkpoint, path: Path) -> None:
         """Become what the checkpoint says."""
         work, state, rank = self.work, found.state, self.world.rank
-        names = [name for name, _ in work.named]
+
+        def parts(file: str, weights: dict[str, Tensor]) -> list[Tensor]:
+            return [part_of(found.tensors[file][name], weight) for name, weight in weights.items()]
+
         try:
-            tensors = weights_and_buffers(self.model)
-            copy_into(list(tensors.values()), [found.tensors["weights"][name] for name in tensors])
+            tensors = weights_and_buffers(work.model)
+            copy_into([part(one) for one in tensors.values()], parts("weights", tensors))
             work.update.load_state(found.tensors["optimizer"])
             if work.average is not None:
-                copy_into(work.average.tensors, [found.tensors["ema"][name] for name in names])
+                copy_into(work.average.tensors, parts("ema", dict(work.named)))
             if "best" in found.tensors:
                 device = self.world.device
-                self.best.weights = [found.tensors["best"][name].to(device) for name in names]
+                self.best.weights = [one.to(device) for one in parts("best", dict(work.named))]
             for name, stream in self.streams.items():
                 stream.set_state(found.tensors["generators"][f"{name}/{rank}"])
             best = state["best"]

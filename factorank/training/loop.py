@@ -106,7 +106,8 @@ def train(
         devices: processes on this machine, one device each, by Lightning Fabric; torchrun and SLURM are
             noticed by themselves. Only the first process writes.
         num_nodes: machines.
-        strategy: Fabric's; "ddp" by default.
+        strategy: "ddp" (the default): every process has all weights; "fsdp": each has a part of them, of the
+            optimizer's state and of the average, and gathers them for a pass.
         log_every: steps between two lines of ``metrics.jsonl``.
         progress: show a progress bar; by default only on a terminal.
 
@@ -160,6 +161,7 @@ def train(
         where = torch.device("cuda", torch.cuda.current_device())
     with torch.random.fork_rng([where] if where.type == "cuda" else []), ExitStack() as held:
         here = world(where, devices, num_nodes, strategy)
+        held.callback(here.close)
         return _train(model, data, table, kept, watch, settings, here, started, held)
 
 
@@ -220,7 +222,8 @@ def _train(
     was_padded = getattr(model, "padded", None)
     try:
         if was_padded and table is not None and not any((one[0] < 0).any() for one in (table, kept) if one):
-            model.padded = False  # type: ignore[assignment]  # no list is short: attention needs no mask
+            for one in (model, step.model):
+                one.padded = False  # type: ignore[assignment]  # no list is short: attention needs no mask
         with short_of_memory(f"lower batch_size (now {size}); accumulate makes up for it"):
             if engine.stopped is None:
                 engine.run()

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from factorank.errors import TrainingError
+from factorank.training import sharded
 from factorank.training.data import Shape, Source
 from factorank.training.ema import Average
 from factorank.training.update import Named, Rule, TorchUpdate, Update
@@ -69,16 +70,20 @@ class Step:
         self.world, self.source, self.masks, self.generators = world, source, masks, generators
         self.shape = shape
         self._draw_noise = getattr(model, "noise", None)
-        self.named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
-        self.weights = [weight for _, weight in self.named]
+        self.model = world.to_train(model)
+        self.objective = world.set_up(Objective(self.model, bf16, device, cache=not self.capturing))
+        self.named = [
+            (name, weight) for name, weight in self.model.named_parameters() if weight.requires_grad
+        ]
+        self.weights = [sharded.part(weight) for _, weight in self.named]
+        """What this process holds of the weights."""
         self._lr_now = lr
         self.average = Average(self.weights, ema) if ema is not None else None
         rule = Rule(lr, betas, weight_decay, clip, self.average)
         self.update = make_update(
             self.named, device, rule, capturing=self.capturing, alone=type(world) is World
         )
-        objective: nn.Module = Objective(model, bf16, device, cache=not self.capturing)
-        self.objective = world.set_up(objective, self.update)
+        world.adopt(self.update)
         if compile:
             self.objective = torch.compile(self.objective, dynamic=False)
         self.loss_sum = torch.zeros((), device=device)
@@ -128,7 +133,7 @@ class Step:
         self.update.apply(self.grad_norm)
 
     def _forget_gradients(self) -> None:
-        for weight in self.weights:
+        for _, weight in self.named:
             weight.grad = None
 
     def _noise(self) -> Any:

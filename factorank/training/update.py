@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from factorank.training.ema import Average
+from factorank.training.sharded import spread, whole
 
 Named = list[tuple[str, nn.Parameter]]
 
@@ -81,7 +82,7 @@ class TorchUpdate:
         total = torch.nn.utils.get_total_norm([w.grad for w in self.weights if w.grad is not None])
         if self.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.weights, self.clip, total)
-        norm.copy_(total)
+        norm.copy_(whole(total, total))
         self.optimizer.step()
         if self.average is not None:
             self.average.update()
@@ -99,11 +100,12 @@ class TorchUpdate:
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         index = {id(w): i for i, w in enumerate(w for g in self._bare.param_groups for w in g["params"])}
+        weights = dict(self.named)
         place = {name: index[id(weight)] for name, weight in self.named}
         state: dict[int, dict[str, Tensor]] = {}
         for path, value in tensors.items():
             key, name = path.split("/", 1)
-            state.setdefault(place[name], {})[key] = value
+            state.setdefault(place[name], {})[key] = spread(value, weights[name])
         groups = self._bare.state_dict()["param_groups"]
         self._bare.load_state_dict({"state": state, "param_groups": groups})
         for group in self._bare.param_groups:  # load_state_dict copies a tensor learning rate

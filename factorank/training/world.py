@@ -1,7 +1,8 @@
-"""The processes of a run: one, or several through Lightning Fabric (DDP; torchrun and SLURM are noticed)."""
+"""The processes of a run: one, or several by Lightning Fabric (DDP, FSDP; torchrun and SLURM are noticed)."""
 
 import atexit
 import contextlib
+import copy
 import logging
 import os
 from collections.abc import Sequence
@@ -12,7 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from factorank.errors import TrainingError
+from factorank.models import attention
+from factorank.training import sharded
 from factorank.training.update import Update
+
+STRATEGIES = (None, "ddp", "fsdp")
 
 
 class World:
@@ -24,9 +29,19 @@ class World:
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
-    def set_up(self, module: nn.Module, update: Update) -> Any:
+    def to_train(self, model: nn.Module) -> nn.Module:
+        """The model whose weights are trained: the one given, or a copy that may be taken apart."""
+        return model
+
+    def set_up(self, module: nn.Module) -> Any:
         """The module to train with."""
         return module
+
+    def adopt(self, update: Update) -> None:
+        """Take over the optimizer of the module's weights."""
+
+    def close(self) -> None:
+        """Leave things as they were before the run."""
 
     def backward(self, loss: Tensor, module: Any) -> None:
         """Compute gradients; they are averaged over the processes."""
@@ -54,32 +69,36 @@ class FabricWorld(World):
 
     def __init__(self, device: torch.device, devices: int | None, num_nodes: int, strategy: Any) -> None:
         fabric_class = _fabric_class()
+        if strategy not in STRATEGIES:
+            raise TrainingError(f"strategy is one of {', '.join(map(repr, STRATEGIES))}, not {strategy!r}")
         if _launched():  # the launcher has fixed the numbers
             local = int(os.environ.get("LOCAL_WORLD_SIZE", 0))
             if local:
                 devices, num_nodes = local, int(os.environ["WORLD_SIZE"]) // local
         try:
             self.fabric = fabric_class(
-                accelerator=device.type, devices=devices or 1, num_nodes=num_nodes, strategy=strategy or "ddp"
+                accelerator=device.type,
+                devices=devices or 1,
+                num_nodes=num_nodes,
+                strategy=self.strategy((devices or 1) * num_nodes),
             )
             self.fabric.launch()
         except (ValueError, TypeError) as error:
-            raise TrainingError(f"Lightning Fabric refuses the devices or the strategy: {error}") from error
+            raise TrainingError(f"Lightning Fabric refuses the devices: {error}") from error
         atexit.unregister(_leave)
         atexit.register(_leave)
-        if not isinstance(getattr(self.fabric.strategy, "root_device", None), torch.device):
-            raise TrainingError(f"the strategy {strategy!r} has no device of its own for each process")
         super().__init__(self.fabric.device)
         self.rank, self.size = self.fabric.global_rank, self.fabric.world_size
-        if "ddp" not in type(self.fabric.strategy).__name__.lower() and self.size > 1:
-            raise TrainingError(
-                f"checkpoints hold whole weights on every process, as under DDP, not the shards of"
-                f" {type(self.fabric.strategy).__name__}; use strategy='ddp'"
-            )
 
-    def set_up(self, module: nn.Module, update: Update) -> Any:
-        wrapped, update.optimizer = self.fabric.setup(module, update.optimizer)
-        return wrapped
+    def strategy(self, processes: int) -> Any:
+        """Fabric's."""
+        return "ddp"
+
+    def set_up(self, module: nn.Module) -> Any:
+        return self.fabric.setup_module(module)
+
+    def adopt(self, update: Update) -> None:
+        update.optimizer = self.fabric.setup_optimizers(update.optimizer)
 
     def backward(self, loss: Tensor, module: Any) -> None:
         self.fabric.backward(loss, model=module)
@@ -109,6 +128,27 @@ class FabricWorld(World):
         return reduced.tolist()
 
 
+class ShardedWorld(FabricWorld):
+    """Several processes, each with a part of the weights, of the optimizer's state and of the average."""
+
+    _fast: bool | None = None
+
+    def strategy(self, processes: int) -> Any:
+        return sharded.strategy(processes)
+
+    def to_train(self, model: nn.Module) -> nn.Module:
+        return copy.deepcopy(model)
+
+    def set_up(self, module: nn.Module) -> Any:
+        if self.device.type == "cpu":  # gathered weights are given back, which numpy's views forbid
+            self._fast, attention.FAST = attention.FAST, False
+        return super().set_up(module)
+
+    def close(self) -> None:
+        if self._fast is not None:
+            attention.FAST = self._fast
+
+
 def checked_device(device: torch.device | str | None) -> torch.device:
     """The device that is asked for, if it is there; CUDA's where there is one, if none is."""
     if device is None:
@@ -132,7 +172,8 @@ def world(device: torch.device, devices: int | None, num_nodes: int, strategy: A
     """
     if (devices or 1) == 1 and num_nodes == 1 and strategy is None and not _launched():
         return World(device)
-    return FabricWorld(device, devices, num_nodes, strategy)
+    kind = ShardedWorld if strategy == "fsdp" else FabricWorld
+    return kind(device, devices, num_nodes, strategy)
 
 
 def _launched() -> bool:

@@ -2,13 +2,17 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
+import torch
 from test_train_processes import options, small_model
 
 from factorank.cli import main as command
 from factorank.experiments import cyclic
+from factorank.permutations import random_permutations
 from factorank.training import train
 
 SIZE = {"n": 5, "width": 8, "depth": 1, "heads": 1, "batch_size": 4, "steps": 10, "samples": 60, "share": 0.5}
@@ -30,14 +34,35 @@ def main(folder: Path) -> None:
     stopped = train(small_model("masked"), data, batch_size=10, max_seconds=1e-9, **shared)
     assert (stopped.stopped, stopped.steps) == ("max_seconds", 0)
     train(small_model("masked"), data, batch_size=10, **shared | {"checkpoint_every": 7})
-    if rank == 0:  # as if the run had been killed after step 21
-        for path in (folder / "resumed" / "checkpoints" / "24").iterdir():
-            path.unlink()
-        (folder / "resumed" / "checkpoints" / "24").rmdir()
-    import torch.distributed
-
-    torch.distributed.barrier()
+    drop_last(folder / "resumed", rank)
     train(small_model("masked"), data, batch_size=10, **shared)
+    for name, strategies in SHARDED.items():
+        data, shared = options(folder / name)
+        shared |= {"checkpoint_every": 7, "watch": watch}
+        shared |= {"batch_size": 5, "accumulate": 2} if "ddp" in strategies else {"batch_size": 10}
+        for i, strategy in enumerate(strategies):
+            model = small_model("masked")
+            if i:
+                drop_last(folder / name, rank)
+            train(model, data, strategy=strategy, **shared)
+        (folder / f"{name}-{rank}.json").write_text(json.dumps(watch(model)))
+
+
+SHARDED = {"fsdp": ["fsdp"], "fsdp-twice": ["fsdp", "fsdp"], "fsdp-then-ddp": ["fsdp", "ddp"]}
+"""Runs with a part of the weights in each process, and what resumes them."""
+
+
+def watch(model: Any) -> dict[str, float]:
+    """What the model thinks of some orders: needs whole weights."""
+    orders = random_permutations(5, (40,), generator=torch.Generator().manual_seed(5))
+    return {"nats": -float(model.distribution(unmask="left-to-right").log_prob(orders).mean())}
+
+
+def drop_last(out: Path, rank: int) -> None:
+    """Leave the folder as if the run had been killed after step 21."""
+    if rank == 0:
+        shutil.rmtree(out / "checkpoints" / "24")
+    torch.distributed.barrier()
 
 
 if __name__ == "__main__":
