@@ -7,7 +7,7 @@ tested on. All methods see the same lists and the same observed items.
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 from factorank.experiments import rerank_scores
 from factorank.experiments.record import provenance, write_results
+from factorank.experiments.rerank_files import fingerprint, gather, measured_already, write_rows
 from factorank.experiments.rerank_scores import KS, Asked, default_rs, make_lists
 from factorank.rerank import Ranker, Setting, preset
 from factorank.rerank.batches import mean_gains
@@ -60,6 +61,7 @@ def learn(
     ``out``.
     """
     train, validation, _ = parts(data)
+    setting = replace(setting, precision=options.get("precision", setting.precision))
     if len(validation.users_with(setting.n)):
         options = {"watch": watcher(setting, train, validation)} | options
     return Ranker.fit(train, validation, setting=setting, out=out, **options)
@@ -78,7 +80,9 @@ def watcher(setting: Setting, train: Ratings, validation: Ratings) -> Callable[[
         ranker = Ranker(model, Catalogue(train.ids), gains, setting)
         seen = {}
         for r in rs:
-            (row,) = rerank_scores.score_row(lists, rerank_scores.ranked(ranker, lists, r, asked)[0], r, [k])
+            with narrow(ranker):
+                order = rerank_scores.ranked(ranker, lists, r, asked)[0]
+            (row,) = rerank_scores.score_row(lists, order, r, [k])
             seen[f"ndcg_r{r}"] = row["ndcg_unobserved"]
         return seen
 
@@ -151,8 +155,9 @@ def run(
     """Train and evaluate rankers one after the other, and write what was found.
 
     ``out/<name>`` is the run of each setting, with its ``rows.jsonl`` and ``calibration.jsonl`` once it is
-    evaluated: such a setting is not run again. ``out/rerank.jsonl`` and ``out/rerank-calibration.jsonl`` hold
-    all of them. A run that ``max_seconds`` ended is evaluated as it stands.
+    evaluated: such a setting is not run again, and refused if the setting, the data or what is measured is
+    another now. ``out/rerank.jsonl`` and ``out/rerank-calibration.jsonl`` hold all of them. A run that
+    ``max_seconds`` ended is evaluated as it stands.
     """
     measured = Evaluation() if measured is None else measured
     names = [setting.name for setting in settings]
@@ -163,31 +168,23 @@ def run(
     about = provenance(command)
     for name, setting in zip(names, settings, strict=True):
         folder = out / name
-        if (folder / "rows.jsonl").exists():
+        asked = replace(measured.asked, seed=setting.seed)
+        facts = {
+            "setting": setting,
+            "data": fingerprint(ratings),
+            "measured": replace(measured, asked=asked),
+        }
+        if measured_already(folder, facts):
             continue
         started = time.perf_counter()
         ranker = learn(setting, ratings, folder, **options)
         if ranker.result is not None and ranker.result.stopped == "interrupted":
             break
         trained = trained_facts(setting, ranker, time.perf_counter() - started)
-        asked = replace(measured.asked, seed=setting.seed)
         rows, bins = evaluate(ranker, ratings, replace(measured, asked=asked), **trained)
         write_results(folder / "calibration.jsonl", [row | about for row in bins])
-        write_results(folder / "rows.jsonl", [row | about for row in rows])
+        write_rows(folder, facts, [row | about for row in rows])
     return gather(out)
-
-
-def gather(out: str | Path) -> list[dict[str, Any]]:
-    """The rows of all evaluated runs of a folder, written to one file."""
-    out = Path(out)
-    gathered = []
-    for kind, target in (("rows", "rerank"), ("calibration", "rerank-calibration")):
-        files = sorted(out.glob(f"*/{kind}.jsonl"))
-        rows = [json.loads(line) for file in files for line in file.read_text().splitlines() if line]
-        if rows:
-            write_results(out / f"{target}.jsonl", rows)
-        gathered.append(rows)
-    return gathered[0]
 
 
 def trained_facts(setting: Setting, ranker: Ranker, seconds: float) -> dict[str, Any]:
@@ -225,14 +222,26 @@ def evaluate_baselines(
     *,
     measured: Evaluation | None = None,
     seeds: Sequence[int] = (0,),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
     command: str = "factorank.experiments.rerank.evaluate_baselines",
 ) -> list[dict[str, Any]]:
-    """Measure baselines as :func:`run` does rankers; those whose rows are in ``out`` are not run again."""
+    """Measure baselines as :func:`run` does rankers; those whose rows are in ``out`` are not run again.
+
+    ``options`` are of their classes, by name: ``{"score-and-sort": {"steps": 20_000, "width": 128}}``.
+    """
+    measured = Evaluation() if measured is None else measured
     ratings = data if isinstance(data, Ratings) else Ratings.load(data)
     for name in names:
-        file = Path(out) / f"baseline-{name}" / "rows.jsonl"
-        if not file.exists():
-            write_results(file, baseline_rows(name, ratings, measured, seeds=seeds, command=command))
+        folder, own = Path(out) / f"baseline-{name}", dict((options or {}).get(name, {}))
+        facts = {
+            "options": own,
+            "data": fingerprint(ratings),
+            "measured": measured,
+            "seeds": list(seeds),
+        }
+        if not measured_already(folder, facts):
+            rows = baseline_rows(name, ratings, measured, seeds=seeds, options=own, command=command)
+            write_rows(folder, facts, rows)
     return gather(out)
 
 
@@ -242,6 +251,7 @@ def baseline_rows(
     measured: Evaluation | None = None,
     *,
     seeds: Sequence[int] = (0,),
+    options: Mapping[str, Any] | None = None,
     command: str = "factorank.experiments.rerank.baseline_rows",
 ) -> list[dict[str, Any]]:
     """Fit a baseline for each n, tuned on validation users, and measure it on the same lists as rankers."""
@@ -255,7 +265,10 @@ def baseline_rows(
     for n in _sizes(measured, None, tested):
         started = time.perf_counter()
         tuned = [r for r in (1, 5, 10) if r <= n - 5] or [1]
-        baseline = rankers.ranker(name).fit(train, validation, n=n, observed=tuned, k=10 if n > 10 else 5)
+        own = dict(options or {})
+        baseline = rankers.ranker(name, **own).fit(
+            train, validation, n=n, observed=tuned, k=10 if n > 10 else 5
+        )
         fit_seconds = round(time.perf_counter() - started, 2)
         for seed in seeds:
             lists = make_lists(tested, n, seed=seed, lists=measured.lists)
@@ -273,7 +286,7 @@ def baseline_rows(
                 "on": measured.on,
                 "seed": seed,
                 "reads": baseline.reads,
-                "settings": json.dumps(baseline.settings),
+                "settings": json.dumps(own | baseline.settings),
                 "fit_seconds": fit_seconds,
                 "seconds": round(time.perf_counter() - started, 2),
             }

@@ -29,7 +29,8 @@ def expected_gain(places: Tensor, lengths: Tensor, table: Tensor) -> Tensor:
 
 def mean_place(places: Tensor) -> Tensor:
     """The mean place ``(rows, n)``, from 0 on."""
-    return places @ torch.arange(places.shape[-1], device=places.device, dtype=places.dtype)
+    # Not a matrix product, which autocast would take to bfloat16: places would come in steps.
+    return (places * torch.arange(places.shape[-1], device=places.device, dtype=places.dtype)).sum(-1)
 
 
 def interval(places: Tensor, level: float) -> tuple[Tensor, Tensor]:

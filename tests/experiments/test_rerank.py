@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -73,6 +74,16 @@ def test_users_count_once():
     assert (mean, error) == (0.5, 0.0)
 
 
+def test_options_of_baselines_are_passed_on_and_told(data):
+    rows = rerank.baseline_rows(
+        "score-and-sort",
+        data,
+        rerank.Evaluation(ns=(6,), rs=(1,), ks=(3,), lists=20),
+        options={"steps": 2, "width": 8, "device": "cpu"},
+    )
+    assert json.loads(rows[0]["settings"]) == {"steps": 2, "width": 8, "device": "cpu", "dropout": 0.1}
+
+
 def test_ranges_of_r():
     assert default_rs(10) == list(range(9))
     for n in (20, 50, 100):
@@ -135,7 +146,17 @@ def test_a_run_is_written_resumed_and_drawn(data, tmp_path):
     again = rerank.run(settings, data, tmp_path, measured=measured, device="cpu")
     assert again == rows
     assert before == {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/rows.jsonl")}
+    with pytest.raises(fr.FactorankError, match="rows of another measured; choose another folder"):
+        rerank.run(settings, data, tmp_path, measured=replace(measured, lists=40), device="cpu")
+    with pytest.raises(fr.FactorankError, match="rows of another data"):
+        rerank.run(settings, ratings(110), tmp_path, measured=measured, device="cpu")
+    wider = replace(settings[0], width=2 * settings[0].width)
+    with pytest.raises(fr.FactorankError, match="rows of another setting"):
+        rerank.run([wider], data, tmp_path, measured=measured, device="cpu")
     rows = rerank.evaluate_baselines(["mean-rating"], data, tmp_path, measured=measured)
+    assert rows == rerank.evaluate_baselines(["mean-rating"], data, tmp_path, measured=measured)
+    with pytest.raises(fr.FactorankError, match="rows of another seeds"):
+        rerank.evaluate_baselines(["mean-rating"], data, tmp_path, measured=measured, seeds=(0, 1))
     assert {row["method"] for row in rows} == {"factorank", "mean-rating"}
     for row in rows:
         assert 0 <= row["ndcg_unobserved"] <= 1

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.rerank.choose import expected_gain, gain_table, interval, respecting
+from factorank.rerank.choose import expected_gain, gain_table, interval, mean_place, respecting
 from factorank.rerank.places import Lists, law_given, law_places, place_probabilities, reference_of
 from tests.rerank.made import SMALL, ranker, ratings
 
@@ -257,3 +257,12 @@ def test_the_recursion_in_place_is_that_of_repeated_insertion():
     probs = torch.randn(7, 9, 9).masked_fill(torch.ones(9, 9).triu(1) > 0, -torch.inf).softmax(-1)
     torch.testing.assert_close(product_places(probs), insertion_places(probs)[0])
     assert product_places(probs[:, :0, :0]).shape == (7, 0, 0)
+
+
+def test_mean_places_are_exact_under_autocast(generator):
+    places = torch.rand(4, 50, 50, generator=generator).softmax(-1)
+    exact = places.double() @ torch.arange(50.0).double()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = mean_place(places)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, exact.float())
