@@ -64,6 +64,7 @@ __all__ = [
     "solve",
 ]
 
+SPLITS = ("test", "held_out")
 ENDLESS = 10_000_000
 """Steps of a run that its time ends."""
 
@@ -248,20 +249,22 @@ def run(
     say: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Train and score settings one after the other; rows go to ``out/jigsaw.jsonl`` as they come.
+    """Train and score settings one after the other, and give their rows.
 
-    Each setting has a folder under ``out``. A setting whose rows are there is not done again; one that was
-    stopped goes on. ``call_seconds`` is the time of the whole call: settings with ``steps`` stop in time and
-    go on with the next call, and those with ``seconds`` are begun only if there is time for them. ``split``
-    is "test", or "held_out" to choose by; ``most`` bounds the pictures that are scored. ``options`` go to
-    :func:`learn`.
+    Each setting has a folder under ``out``, and ``out/jigsaw.jsonl`` holds the rows of all that lie there. A
+    setting whose rows are there is not done again, and refused if they were scored in another way; one that
+    was stopped goes on. ``call_seconds`` is the time of the whole call: settings with ``steps`` stop in time
+    and go on with the next call, and those with ``seconds`` are begun only if there is time for them.
+    ``split`` is "test", or "held_out" to choose by; ``most`` bounds the pictures that are scored. ``options``
+    go to :func:`learn`.
     """
     out, started = Path(out), time.perf_counter()
     names = [chosen.name for chosen in settings]
     if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise FactorankError(f"two settings have the name {doubled[0]}; give them labels")
-    if split not in ("test", "held_out"):
+    if split not in SPLITS:
         raise FactorankError(f"pictures are scored from the 'test' or the 'held_out' split, not {split!r}")
+    how: dict[str, Any] = {"unmask": unmask, "beam": beam, "assign": assign, "tries": tries, "most": most}
     rows: list[dict[str, Any]] = []
     for chosen in settings:
         folder = out / chosen.name
@@ -269,6 +272,7 @@ def run(
         if done.exists():
             if (folder / "setting.json").exists():
                 _same_setting(folder, chosen, options.get("start"))
+            _same_scoring(done, {"nfes": list(nfes)} | how)
             say(f"{chosen.name}: finished already, nothing is trained; these are its results")
             rows += [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines()]
             continue
@@ -284,18 +288,35 @@ def run(
             break
         if chosen.steps is not None and result.steps < chosen.steps:
             continue
-        how: dict[str, Any] = {"unmask": unmask, "beam": beam, "assign": assign, "tries": tries, "most": most}
         about = {"split": split} | trained(chosen, result)
         scored = score(chosen, model, getattr(pictures, split), nfes=nfes, **how)
         rows_here = [row | about for row in scored]
         for row in rows_here:
             say(f"{chosen.name}: nfe {row['nfe']}, solved {row['solved']:.4f}, pieces {row['pieces']:.4f}")
+        write_json(done.with_suffix(".json"), {"nfes": list(nfes)} | how)
         write_results(done, rows_here)
         rows += rows_here
-        write_results(out / "jigsaw.jsonl", rows)
+        gather(out)
     if rows:
-        write_results(out / "jigsaw.jsonl", rows)
+        gather(out)
     return rows
+
+
+def gather(out: str | Path) -> list[dict[str, Any]]:
+    """The rows of all settings under a folder, on test and on held-out pictures, written to one file."""
+    files = [file for split in SPLITS for file in sorted(Path(out).glob(f"*/{split}.jsonl"))]
+    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    write_results(Path(out) / "jigsaw.jsonl", rows)
+    return rows
+
+
+def _same_scoring(done: Path, ours: dict[str, Any]) -> None:
+    """Refuse rows that were scored in another way, of fewer puzzles perhaps."""
+    path = done.with_suffix(".json")
+    theirs = json.loads(path.read_bytes()) if path.exists() else ours
+    if differing := [name for name in ours if theirs.get(name) != ours[name]]:
+        told = ", ".join(f"{name}={theirs.get(name)!r}" for name in differing)
+        raise FactorankError(f"{done} was scored with {told}; remove it to score the model again")
 
 
 def told(chosen: Setting, result: TrainResult) -> str:

@@ -270,14 +270,25 @@ def describe(chosen: Setting) -> dict[str, Any]:
     return row | {f"model_{name}": value for name, value in own.items()}
 
 
+OPTIONS = (
+    *("grid", "code", "objective", "direction", "masks", "encoder", "rounds", "hints", "augment", "width"),
+    *("depth", "batch_size", "lr", "ema", "seconds", "steps", "seed", "label"),
+)
+"""What ``factorank jigsaw train`` has options for, beside the preset."""
+
+
 def command_of(chosen: Setting) -> str:
-    """The command line that trains a setting."""
-    preset = chosen.label if chosen.label in PRESETS else "default"
+    """The command line that trains a setting, or the call in Python where there are no such options."""
+    preset = next(name for name in (chosen.label, chosen.method, "default") if name in PRESETS)
     base = setting(preset)
-    words = ["factorank jigsaw train"] + ([] if preset == "default" else [f"--preset {preset}"])
-    for one in fields(Setting):
-        value = getattr(chosen, one.name)
-        if value != getattr(base, one.name):
-            name = "max-seconds" if one.name == "seconds" else one.name.replace("_", "-")
-            words.append(f"--{name} {value}")
-    return " ".join(words)
+    names = [one.name for one in fields(Setting)]
+    changed = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
+    changed = {name: value for name, value in changed.items() if value != getattr(base, name)}
+    if not set(changed) <= {*OPTIONS}:
+        words = [repr(preset), *(f"{name}={value!r}" for name, value in changed.items())]
+        return f"factorank.experiments.jigsaw.run([setting({', '.join(words)})], out)"
+    command = ["factorank jigsaw train"] + ([] if preset == "default" else [f"--preset {preset}"])
+    for name, value in changed.items():
+        option = "max-seconds" if name == "seconds" else name.replace("_", "-")
+        command.append(f"--{option} {value}")
+    return " ".join(command)

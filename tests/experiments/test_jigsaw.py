@@ -1,5 +1,6 @@
 """The jigsaw experiment: scores against brute force, training and resuming at a tiny size."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -312,6 +313,11 @@ def test_a_run_goes_on_where_it_was_stopped_and_is_not_done_twice(tmp_path, monk
     lines = (tmp_path / "quiet" / "jigsaw.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == quiet
     assert [row["seed"] for row in quiet] == [0, 1]
+    assert jigsaw.run(chosen[1:], tmp_path / "quiet", **options) == quiet[1:]
+    lines = (tmp_path / "quiet" / "jigsaw.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == quiet  # what other calls have found stays
+    with pytest.raises(fr.FactorankError, match=r"test.jsonl was scored with most=20; remove it"):
+        jigsaw.run(chosen, tmp_path / "quiet", **(options | {"most": None}))
 
 
 def one_of(row):
@@ -391,6 +397,28 @@ def test_the_command_of_a_setting():
         == "factorank jigsaw train --preset paper --grid 4 --lr 0.001"
     )
     assert command_of(setting(label="no-ema", ema=0.5)) == "factorank jigsaw train --label no-ema --ema 0.5"
+    riffle = setting("riffle-diffusion", label="riffle-slow", lr=1e-4)
+    expected = "factorank jigsaw train --preset riffle-diffusion --label riffle-slow --lr 0.0001"
+    assert command_of(riffle) == expected
+
+
+def test_settings_without_options_are_told_as_calls():
+    for chosen in (
+        setting(ties=False, label="no-ties"),
+        setting("riffle-diffusion", model_options={"layout": "pieces"}),
+    ):
+        command = command_of(chosen)
+        assert command.startswith("factorank.experiments.jigsaw.run([setting(")
+        told = command.removeprefix("factorank.experiments.jigsaw.run([").removesuffix("], out)")
+        assert eval(told, {"setting": setting}) == chosen
+
+
+def test_the_command_line_has_the_options_that_commands_name():
+    from factorank.commands.jigsaw import Train
+    from factorank.experiments.jigsaw_settings import OPTIONS
+
+    names = ({one.name for one in dataclasses.fields(kind)} for kind in (Train, jigsaw.Setting))
+    assert set(OPTIONS) == set.intersection(*names)
 
 
 @pytest.mark.gpu
