@@ -10,13 +10,15 @@ better than any of them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
 from factorank.models import PermutationLaw, PermutationModel
-from factorank.models.given import evaluating
+from factorank.models.choosers import Draw
+from factorank.models.given import evaluating, last
 from factorank.permutations import inverse
 from factorank.rerank.objective import told_ranks
 
@@ -123,13 +125,31 @@ def law_places(law: PermutationLaw, *, samples: int, generator: torch.Generator 
         certain = start != model.network.mask_value  # known values, and the padding, which stays where it is
         sure = torch.nn.functional.one_hot(torch.where(certain, start, 0), n).to(probs.dtype)
         return product_places(torch.where(certain[..., None], sure, probs))
-    drawn = law.sample((samples,), generator=generator).view(samples, rows, n)
+    drawn = draws(law, samples, generator)
     if given.present is not None:
         drawn = torch.where(drawn < 0, torch.arange(n, device=drawn.device), drawn)
     places = torch.zeros((rows, n * n), device=drawn.device)
     at = drawn * n + torch.arange(n, device=drawn.device)
     places.scatter_add_(-1, at.movedim(0, 1).reshape(rows, -1), places.new_ones(()).expand(rows, samples * n))
     return places.view(rows, n, n) / samples
+
+
+@torch.no_grad()
+def draws(law: PermutationLaw, samples: int, generator: torch.Generator | None = None) -> Tensor:
+    """What ``law.sample`` draws, ``(samples, rows, n)``, of a law with one batch dimension.
+
+    An autoregressive model is asked for no position past the end of the longest list: lists of 10 then take a
+    fifth of the time that lists of 50 do.
+    """
+    if not law.model.causal or law.given.present is None:
+        return law.sample((samples,), generator=generator).view(samples, law.given.rows, law.n)
+    steps = 1 + int(law.given.present.sum(-1).max())  # the first is the start
+    result = torch.empty((samples, law.given.rows, law.n), dtype=torch.int64, device=law.given.present.device)
+    with evaluating(law.model):
+        for given, rows, some in law._chunks(samples):
+            walk = law._walk(given, some.stop - some.start, Draw(generator), generator)
+            result[some, rows] = law._decode(given, last(islice(walk, steps)).code)
+    return result
 
 
 @torch.no_grad()
