@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
+from factorank.models import cpu_network
 from factorank.models.choosers import Chooser
 from factorank.models.context import Known
 from factorank.models.given import Given, Step, evaluating
@@ -15,6 +16,8 @@ from factorank.models.model import PermutationModel
 
 def loss(model: PermutationModel, code: Tensor, present: Tensor | None, known: Known | None) -> Tensor:
     """The exact ``-log p`` of each code ``(*batch, n)``."""
+    if known is None and cpu_network.fits(model.network, code):
+        return cpu_network.causal_loss(model.network, code, present)
     chosen = log_probs(model, code, model.network.memory(known, present))
     return -(chosen if present is None else torch.where(present, chosen, 0)).sum(-1)
 

@@ -19,12 +19,16 @@ LANES = 16
 """Lists of a group, which go through the blocks together."""
 LONGEST = 64
 """Tokens of a list at most."""
+LARGEST = 2**11
+"""Numbers of a list at most, tokens times width: above, a group of lists is larger than the cache."""
 WIDEST = 128
 """Width of the stream at most: above, the library's products of large matrices are faster than ours."""
 FEWEST = 8
 """Lists at least: below, most lanes would be empty."""
 PER_BLOCK = 12
 """Parameters of a block: gain, shift, weight, bias, weight, bias of the attention half; then of the MLP."""
+EPS = 1e-5
+"""Of the norms of the blocks."""
 GRAIN = 2**13
 """Numbers that a thread should take through a block at least: waking one costs tens of microseconds."""
 
@@ -33,16 +37,23 @@ available = importlib.util.find_spec("numba") is not None
 
 def fits(x: Tensor, parameters: Sequence[Tensor]) -> bool:
     """Whether there are kernels for ``(rows, tokens, width)`` and these weights, here and now."""
+    return x.device.type == "cpu" and x.dtype == parameters[0].dtype and fit(x.shape, parameters)
+
+
+def fit(shape: Sequence[int], parameters: Sequence[Tensor]) -> bool:
+    """The same for a shape of tokens like the weights."""
+    rows, tokens, width = shape
+    dtype = parameters[0].dtype
     return (
         available
-        and x.device.type == "cpu"
-        and x.dtype in (torch.float32, torch.float64)
-        and x.shape[0] >= FEWEST
-        and 1 <= x.shape[1] <= LONGEST
-        and x.shape[2] <= WIDEST
-        and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()  # a compiler sees more in the plain operators
-        and all(one.dtype == x.dtype and one.is_contiguous() for one in parameters)
+        and rows >= FEWEST
+        and 1 <= tokens <= LONGEST
+        and width <= WIDEST
+        and tokens * width <= LARGEST
+        and not torch.is_autocast_enabled("cpu")
+        and dtype in (torch.float32, torch.float64)
+        and all(one.is_cpu and one.dtype == dtype and one.is_contiguous() for one in parameters)
     )
 
 
@@ -54,7 +65,7 @@ def apply(
     heads: int,
     causal: bool,
     dropout: float,
-    eps: float = 1e-5,
+    eps: float = EPS,
     positions: Tensor | None = None,
 ) -> Tensor:
     """Blocks of ``(rows, tokens, width)``; ``parameters`` are PER_BLOCK for each block.
@@ -112,15 +123,7 @@ class _Pass:
         self.raw = _flatten_dense_tensors(parameters).detach().view(self.depth, -1)
         self.weights = torch.empty_like(self.raw).numpy()
         _kernels().fold(self.raw.numpy(), self.width, self.weights)
-        hidden = np.zeros((self.groups if present is not None else 1, self.n, LANES), np.bool_)
-        if present is not None:
-            padded = torch.zeros((self.groups * LANES, self.n), dtype=torch.bool)
-            padded[: self.rows] = ~present
-            hidden[:] = padded.view(self.groups, LANES, self.n).transpose(1, 2).numpy()
-        noise = x.new_empty((2 * self.depth if dropout > 0 else 0, *x.shape))
-        for half in noise:
-            half.bernoulli_(1 - dropout).div_(1 - dropout)
-        self.rule = (hidden, present is not None, causal, noise.numpy(), dropout > 0)
+        self.rule = rule(x.shape, self.depth, present, causal, dropout, x.dtype)
 
     def forward(self, x: Tensor, *, keeps: bool, positions: Tensor | None = None) -> Tensor:
         each = (self.depth, 14 * self.width + 2, self.n * LANES)
@@ -160,23 +163,64 @@ class _Pass:
         return of_x, _unflatten_dense_tensors(made.view(-1), self.parameters)
 
 
+def never_empty(present: Tensor) -> Tensor:
+    """A list without items looks at its first padding token: attention over nothing is not a number."""
+    first = torch.arange(present.shape[-1], device=present.device) == 0
+    return present | first
+
+
+def rule(
+    shape: Sequence[int],
+    depth: int,
+    present: Tensor | None,
+    causal: bool,
+    dropout: float,
+    dtype: torch.dtype,
+) -> tuple[Any, ...]:
+    """What the kernels take of attention and dropout: hidden, masked, causal, noise, drops."""
+    rows, n, width = shape
+    groups = -(-rows // LANES) if present is not None else 1
+    hidden = np.zeros((groups, n, LANES), np.bool_)
+    if present is not None:
+        padded = torch.zeros((groups * LANES, n), dtype=torch.bool)
+        padded[:rows] = ~present
+        hidden[:] = padded.view(groups, LANES, n).transpose(1, 2).numpy()
+    noise = torch.empty((2 * depth if dropout > 0 else 0, rows, n, width), dtype=dtype)
+    for half in noise:
+        half.bernoulli_(1 - dropout).div_(1 - dropout)
+    return hidden, present is not None, causal, noise.numpy(), dropout > 0
+
+
 def spans(groups: int, numbers: int) -> list[tuple[int, int]]:
-    """Groups of lists for each of torch's threads, as many as these numbers are worth."""
-    parts = max(min(torch.get_num_threads(), groups, numbers // GRAIN), 1)
+    """Parts of the groups of lists for torch's threads, as many as these numbers are worth: two for each
+    thread, so that one that is held up has less to do."""
+    threads = torch.get_num_threads()
+    parts = max(min(2 * threads if threads > 1 else 1, groups, numbers // GRAIN), 1)
     return list(itertools.pairwise(groups * i // parts for i in range(parts + 1)))
 
 
-def in_threads(call: Callable[[int, int, int], Any], parts: list[tuple[int, int]]) -> None:
-    """Call with the number of each part, where it starts and where it ends, each in a thread."""
+def in_threads(call: Callable[[int, int, int], Any], parts: list[tuple[int, int]]) -> list[Any]:
+    """Call with the number of each part, where it starts and where it ends; the results in their order.
+
+    Threads take the next part as they come: one that starts late does not delay the others.
+    """
     if len(parts) == 1:
-        call(0, *parts[0])
-        return
+        return [call(0, *parts[0])]
     from factorank.kernels.cpu import _pool
 
-    rest = [_pool().submit(call, part, *parts[part]) for part in range(1, len(parts))]
-    call(0, *parts[0])
-    for one in rest:
-        one.result()
+    made: list[Any] = [None] * len(parts)
+    left = enumerate(parts)
+
+    def work() -> None:
+        for part, (start, end) in left:
+            made[part] = call(part, start, end)
+
+    helpers = [_pool().submit(work) for _ in range(min(torch.get_num_threads(), len(parts)) - 1)]
+    work()
+    for one in helpers:
+        if not one.cancel():
+            one.result()
+    return made
 
 
 def _kernels() -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from factorank.models.cpu_kernels import enter, leave, norm, through_norm, turn_matrix
+from factorank.models.cpu_layers import enter, leave, norm, through_norm, turn_matrix
 from factorank.models.cpu_vectors import LANES, add_product, exp, jit
 
 
@@ -79,49 +79,60 @@ def choose(
     the norm; ``table (n, values)`` has a row for each place. ``normed (groups, width, columns)``, ``scale``
     and ``logits (groups, values, columns)``, which become probabilities, are kept for the way back.
     """
-    n, width, count = x.shape[1], x.shape[2], len(weight)
-    kind = x.dtype.type
-    zero, lowest = kind(0), kind(-1e30)
-    stream, mean = np.empty((width, n * LANES), x.dtype), np.empty(n * LANES, x.dtype)
-    highest, total = np.empty(n * LANES, x.dtype), np.empty(n * LANES, x.dtype)
+    n, width = x.shape[1:]
+    stream = np.empty((width, n * LANES), x.dtype)
     for group in range(start, end):
-        first, p = group * LANES, logits[group]
-        enter(x, first, stream)
-        norm(stream, eps, mean, normed[group], scale[group])
-        for v in range(count):
-            for t in range(n):
-                p[v, t * LANES : (t + 1) * LANES] = bias[v] + table[t, v]
-        add_product(weight, normed[group], p)
-        highest[:] = lowest
-        total[:] = zero
-        for v in range(count):
-            for t in range(n):
-                for c in range(t * LANES, (t + 1) * LANES):
-                    p[v, c] = p[v, c] if allowed[t, v] else lowest
-                    highest[c] = max(highest[c], p[v, c])
-        for lane in range(min(LANES, len(code) - first)):
-            for t in range(n):
-                value, c = code[first + lane, t], t * LANES + lane
-                there = 0 <= value < count
-                chosen[first + lane, t] = p[value, c] - highest[c] if there else kind(np.nan)
-        for v in range(count):
-            for c in range(n * LANES):
-                w = exp(p[v, c] - highest[c])
-                w = zero if p[v, c] <= lowest else w
-                p[v, c] = w
-                total[c] += w
-        for lane in range(min(LANES, len(code) - first)):
-            for t in range(n):
-                value = code[first + lane, t]
-                if 0 <= value < count and not allowed[t, value]:
-                    chosen[first + lane, t] = kind(-np.inf)
-                else:
-                    chosen[first + lane, t] -= kind(math.log(total[t * LANES + lane]))
-        for c in range(n * LANES):
-            total[c] = kind(1) / total[c]
-        for v in range(count):
-            for c in range(n * LANES):
-                p[v, c] *= total[c]
+        enter(x, group * LANES, stream)
+        choose_in_group(
+            stream, code[group * LANES :], weight, bias, table, allowed, eps, normed[group], scale[group],
+            logits[group], chosen[group * LANES :],
+        )  # fmt: skip
+
+
+@jit
+def choose_in_group(
+    stream: Any, code: Any, weight: Any, bias: Any, table: Any, allowed: Any, eps: Any, normed: Any,
+    scale: Any, p: Any, chosen: Any,
+) -> None:  # fmt: skip
+    """The same for a group's ``stream (width, columns)``, and the code that begins with its first list."""
+    columns, count = stream.shape[1], len(weight)
+    n, lists = columns // LANES, min(LANES, len(code))
+    kind = stream.dtype.type
+    zero, lowest = kind(0), kind(-1e30)
+    highest, total = np.full(columns, lowest, stream.dtype), np.zeros(columns, stream.dtype)
+    norm(stream, eps, np.empty(columns, stream.dtype), normed, scale)
+    for v in range(count):
+        for t in range(n):
+            p[v, t * LANES : (t + 1) * LANES] = bias[v] + table[t, v]
+    add_product(weight, normed, p)
+    for v in range(count):
+        for t in range(n):
+            for c in range(t * LANES, (t + 1) * LANES):
+                p[v, c] = p[v, c] if allowed[t, v] else lowest
+                highest[c] = max(highest[c], p[v, c])
+    for lane in range(lists):
+        for t in range(n):
+            value, c = code[lane, t], t * LANES + lane
+            there = 0 <= value < count
+            chosen[lane, t] = p[value, c] - highest[c] if there else kind(np.nan)
+    for v in range(count):
+        for c in range(columns):
+            w = exp(p[v, c] - highest[c])
+            w = zero if p[v, c] <= lowest else w
+            p[v, c] = w
+            total[c] += w
+    for lane in range(lists):
+        for t in range(n):
+            value = code[lane, t]
+            if 0 <= value < count and not allowed[t, value]:
+                chosen[lane, t] = kind(-np.inf)
+            else:
+                chosen[lane, t] -= kind(math.log(total[t * LANES + lane]))
+    for c in range(columns):
+        total[c] = kind(1) / total[c]
+    for v in range(count):
+        for c in range(columns):
+            p[v, c] *= total[c]
 
 
 @jit
@@ -133,33 +144,44 @@ def through_choice(
 
     ``turned (width, values)`` is the weight; ``products (values, width up to LANES)`` its gradient.
     """
-    rows, n, width = of_x.shape
-    count = turned.shape[1]
-    columns, dtype = n * LANES, of_x.dtype
-    of_logits, of_normed = np.empty((count, columns), dtype), np.empty((width, columns), dtype)
-    total, along = np.empty(columns, dtype), np.empty(columns, dtype)
-    arriving, there = np.empty((width, columns), dtype), np.zeros((columns, products.shape[1] + LANES), dtype)
+    n, width = of_x.shape[1:]
+    arriving = np.empty((width, n * LANES), of_x.dtype)
     for group in range(start, end):
-        first, p = group * LANES, probabilities[group]
-        total[:] = 0
-        for lane in range(min(LANES, rows - first)):
-            for t in range(n):
-                total[t * LANES + lane] = of_chosen[first + lane, t]
-        for v in range(count):
-            for c in range(columns):
-                of_logits[v, c] = -total[c] * p[v, c]
-        for lane in range(min(LANES, rows - first)):
-            for t in range(n):
-                value = code[first + lane, t]
-                if 0 <= value < count:
-                    of_logits[value, t * LANES + lane] += of_chosen[first + lane, t]
-        for v in range(count):
-            for t in range(n):
-                of_table[t, v] += of_logits[v, t * LANES : (t + 1) * LANES].sum()
-        turn_matrix(normed[group], there)
-        add_product(of_logits, there, products)
-        of_normed[:] = 0
-        add_product(turned, of_logits, of_normed)
-        arriving[:] = 0
-        through_norm(of_normed, normed[group], scale[group], total, along, arriving)
+        first = group * LANES
+        through_choice_of_group(
+            of_chosen[first:], code[first:], turned, normed[group], scale[group], probabilities[group],
+            arriving, products, of_table,
+        )  # fmt: skip
         leave(arriving, first, of_x)
+
+
+@jit
+def through_choice_of_group(
+    of_chosen: Any, code: Any, turned: Any, normed: Any, scale: Any, p: Any, arriving: Any, products: Any,
+    of_table: Any,
+) -> None:  # fmt: skip
+    """The same for a group: ``arriving (width, columns)`` is the gradient of its stream."""
+    (width, columns), count, dtype = normed.shape, len(p), normed.dtype
+    n, lists = columns // LANES, min(LANES, len(code))
+    of_logits, of_normed = np.empty((count, columns), dtype), np.zeros((width, columns), dtype)
+    total, along = np.zeros(columns, dtype), np.empty(columns, dtype)
+    there = np.zeros((columns, products.shape[1] + LANES), dtype)
+    for lane in range(lists):
+        for t in range(n):
+            total[t * LANES + lane] = of_chosen[lane, t]
+    for v in range(count):
+        for c in range(columns):
+            of_logits[v, c] = -total[c] * p[v, c]
+    for lane in range(lists):
+        for t in range(n):
+            value = code[lane, t]
+            if 0 <= value < count:
+                of_logits[value, t * LANES + lane] += of_chosen[lane, t]
+    for v in range(count):
+        for t in range(n):
+            of_table[t, v] += of_logits[v, t * LANES : (t + 1) * LANES].sum()
+    turn_matrix(normed, there)
+    add_product(of_logits, there, products)
+    add_product(turned, of_logits, of_normed)
+    arriving[:] = 0
+    through_norm(of_normed, normed, scale, total, along, arriving)

@@ -120,46 +120,79 @@ def add_product(left: Any, right: Any, result: Any) -> None:
         j += wide
 
 
-@intrinsic
-def dot(typing: Any, a: Any, step_a: Any, b: Any, step_b: Any, count: Any, out: Any, kind: Any) -> Any:
-    """In every lane, the sum of ``count`` products of what lies at a and b, to out.
+def _dots(height: int) -> Any:
+    """Sums of ``height`` lines at once, so that no addition waits for the one before: see :func:`dots`."""
+
+    @intrinsic
+    def some(
+        typing: Any, a: Any, a_step: Any, b: Any, b_line: Any, b_step: Any, count: Any, out: Any,
+        out_line: Any, kind: Any,
+    ) -> Any:  # fmt: skip
+        number = ir.FloatType() if kind == types.float32 else ir.DoubleType()
+        size = 4 if kind == types.float32 else 8
+        vector, word = ir.VectorType(number, LANES), ir.IntType(64)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            a, a_step, b, b_line, b_step, count, out, out_line, _ = args
+
+            def pointer(address: Any, step: Any, i: int) -> Any:
+                address = builder.add(address, builder.mul(step, word(i)))
+                return builder.inttoptr(address, vector.as_pointer())
+
+            entry = builder.basic_block
+            loop, done = builder.append_basic_block("sum"), builder.append_basic_block("summed")
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            totals = [builder.phi(vector) for _ in range(height)]
+            at_a, at_b, left = (builder.phi(word) for _ in range(3))
+            shared = builder.load(pointer(at_a, a_step, 0), align=size)
+            sums = []
+            for i, total in enumerate(totals):
+                line = builder.load(pointer(at_b, b_line, i), align=size)
+                product = builder.fmul(shared, line, flags=("contract",))
+                sums.append(builder.fadd(total, product, flags=("contract",)))
+            rest = builder.sub(left, word(1))
+            zero = ir.Constant(vector, [0.0] * LANES)
+            walks = [(at_a, a, builder.add(at_a, a_step)), (at_b, b, builder.add(at_b, b_step))]
+            for phi, start, following in [
+                *((total, zero, made) for total, made in zip(totals, sums, strict=True)),
+                *walks,
+                (left, count, rest),
+            ]:
+                phi.add_incoming(start, entry)
+                phi.add_incoming(following, loop)
+            builder.cbranch(builder.icmp_signed(">", rest, word(0)), loop, done)
+            builder.position_at_end(done)
+            for i, value in enumerate(sums):
+                builder.store(value, pointer(out, out_line, i), align=size)
+            return cgutils.get_null_value(ir.IntType(8).as_pointer())
+
+        return types.void(*(types.int64,) * 8, kind), generate
+
+    return some
+
+
+_eight_dots, _one_dot = _dots(8), _dots(1)
+
+
+@jit
+def dots(
+    a: Any, a_step: Any, b: Any, b_line: Any, b_step: Any, count: Any, lines: Any, out: Any, out_line: Any,
+    kind: Any,
+) -> None:  # fmt: skip
+    """In every lane, sums of ``count`` products of what lies at a and on each of some lines at b, to out.
 
     The rest as in :func:`_tile`.
     """
-    number = ir.FloatType() if kind == types.float32 else ir.DoubleType()
-    vector, word = ir.VectorType(number, LANES), ir.IntType(64)
-    signature = types.void(*(types.int64,) * 6, kind)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        a, step_a, b, step_b, count, out, _ = args
-        entry = builder.basic_block
-        size = 4 if kind == types.float32 else 8
-
-        def load(address: Any) -> Any:
-            return builder.load(builder.inttoptr(address, vector.as_pointer()), align=size)
-
-        loop = builder.append_basic_block("sum")
-        done = builder.append_basic_block("summed")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        total, at_a, at_b, left = (builder.phi(one) for one in (vector, word, word, word))
-        product = builder.fmul(load(at_a), load(at_b), flags=("contract",))
-        added = builder.fadd(total, product, flags=("contract",))
-        rest = builder.sub(left, ir.Constant(word, 1))
-        for phi, start, following in (
-            (total, ir.Constant(vector, [0.0] * LANES), added),
-            (at_a, a, builder.add(at_a, step_a)),
-            (at_b, b, builder.add(at_b, step_b)),
-            (left, count, rest),
-        ):
-            phi.add_incoming(start, entry)
-            phi.add_incoming(following, loop)
-        builder.cbranch(builder.icmp_signed(">", rest, ir.Constant(word, 0)), loop, done)
-        builder.position_at_end(done)
-        builder.store(added, builder.inttoptr(out, vector.as_pointer()), align=size)
-        return cgutils.get_null_value(ir.IntType(8).as_pointer())
-
-    return signature, generate
+    line = 0
+    while line + 8 <= lines:
+        _eight_dots(
+            a, a_step, b + line * b_line, b_line, b_step, count, out + line * out_line, out_line, kind
+        )
+        line += 8
+    while line < lines:
+        _one_dot(a, a_step, b + line * b_line, b_line, b_step, count, out + line * out_line, out_line, kind)
+        line += 1
 
 
 @intrinsic

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from factorank.models import cpu_network
 from factorank.models.choosers import Chooser, Greedy, Replay
 from factorank.models.context import Known
 from factorank.models.given import Given, Step, evaluating, last
@@ -29,6 +30,8 @@ def loss(
     """
     n, device = model.n, code.device
     rows = code.shape[:-1].numel()
+    if known is None and cpu_network.fits(model.network, code):
+        return cpu_network.masked_loss(model.network, model.masks, code, present, strata, scores)
     length = torch.full((), n, device=device) if present is None else present.sum(-1).reshape(-1)
     count = (strata.reshape(rows) * length).long().clamp(max=length - 1).clamp(min=0) + 1
     scores = scores.reshape(rows, n)

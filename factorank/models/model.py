@@ -160,7 +160,7 @@ class PermutationModel(nn.Module):
             losses = autoregressive.loss(self, code, present, known)
         else:
             losses = masked.loss(self, code, present, known, *noise)
-        return torch.where(fault, torch.nan, losses)
+        return orders.without(fault, losses)
 
     def forward(
         self,

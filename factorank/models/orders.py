@@ -1,11 +1,12 @@
 """Between orders as users have them and the codes a network reads: references, and lists shorter than n."""
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from factorank.errors import ModelError
+from factorank.errors import ModelError, PermutationError
 from factorank.models.context import Known
 from factorank.permutations import as_rows, check_integer, check_permutation, row_name
 
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
 def encoded(
     model: "PermutationModel", order: Tensor, *, check_rows: bool = True
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Codes int64 ``(*batch, n)``, presence ``(*batch, n)`` or None, and which are at fault ``(*batch,)``.
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Codes int64 ``(*batch, n)``, presence ``(*batch, n)`` or None if all are there, and which are at fault,
+    ``(*batch,)`` or None if none is.
 
     For the inside of a training step: nothing waits for the device. On the CPU, outside of compilation,
     faulty orders are refused at once.
@@ -24,6 +26,9 @@ def encoded(
     check_length(order, model.n)
     padded = model.padded
     if check_rows and order.device.type == "cpu" and not torch.compiler.is_compiling():
+        if model.place_of is None:
+            with contextlib.suppress(PermutationError):  # whole orders are checked while they are encoded
+                return model.code.encode(order.to(torch.int64)), None, None
         padded = check(model, order)
     wide = order.to(torch.int64)
     present = None
@@ -38,17 +43,22 @@ def encoded(
     return torch.minimum(code, model.network.head.allowed.sum(-1) - 1), present, fault
 
 
-def disagreeing(known: Known | None, present: Tensor | None, fault: Tensor) -> Tensor:
+def disagreeing(known: Known | None, present: Tensor | None, fault: Tensor | None) -> Tensor | None:
     """``fault (*batch,)``, and where an aligned context has lists of another length than the orders."""
     if known is None or not known.aligned or known.present is None:
         return fault
     differs = (~known.present if present is None else known.present ^ present).any(-1)
-    if fault.device.type == "cpu" and not torch.compiler.is_compiling() and bool(differs.any()):
+    if differs.device.type == "cpu" and not torch.compiler.is_compiling() and bool(differs.any()):
         raise ModelError(
             "an order has as many items as the list in its context, but some here have not; both are padded"
             " with -1, which needs a code whose domains do not depend on n (insertion, left-lehmer)"
         )
-    return fault | differs
+    return differs if fault is None else fault | differs
+
+
+def without(fault: Tensor | None, losses: Tensor) -> Tensor:
+    """``losses (*batch,)``, not a number where an order is at fault."""
+    return losses if fault is None else torch.where(fault, torch.nan, losses)
 
 
 def decoded(model: "PermutationModel", code: Tensor, present: Tensor | None) -> Tensor:

@@ -66,7 +66,7 @@ class SortedPrefix(nn.Module):
         place = torch.arange(model.n, device=order.device)
         counted = (place >= (length - free)[..., None]) & (place < length[..., None])
         losses = -torch.where(counted, chosen, 0).sum(-1) * length / free
-        return torch.where(fault, torch.nan, losses)
+        return orders.without(fault, losses)
 
     def config(self) -> dict[str, Any]:
         return self.model.config() | {"objective_of_training": "sorted-prefix"}

@@ -27,6 +27,7 @@ class CompiledUpdate(OwnUpdate):
     def __init__(self, named: Named, rule: Rule) -> None:
         super().__init__(named, rule)
         self._lr = rule.lr
+        self._weights = [weight for _, weight in named]
         self._counts = torch.zeros(len(named))
         self._table = np.zeros((len(named), 7), np.int64)
         for i, (_, weight) in enumerate(named):
@@ -42,19 +43,17 @@ class CompiledUpdate(OwnUpdate):
 
     @torch.no_grad()
     def apply(self, norm: Tensor) -> None:
-        held = [None if weight.grad is None else weight.grad.contiguous() for _, weight in self.named]
-        table = self._table
-        for i, ((_, weight), gradient) in enumerate(zip(self.named, held, strict=True)):
-            table[i, WEIGHT] = weight.data_ptr()
-            table[i, GRADIENT] = 0 if gradient is None else gradient.data_ptr()
-        average, rule = self.average, self.rule
+        weights, average, rule, table = self._weights, self.average, self.rule, self._table
+        held = [None if weight.grad is None else weight.grad.contiguous() for weight in weights]
+        table[:, WEIGHT] = [weight.data_ptr() for weight in weights]
+        table[:, GRADIENT] = [0 if gradient is None else gradient.data_ptr() for gradient in held]
         size = _change(
             table, self._counts.numpy(), self._lr, *rule.betas, rule.eps, rule.weight_decay,
             math.inf if rule.clip is None else rule.clip, average is not None,
             1.0 if average is None else float(average.pull),
         )  # fmt: skip
         norm.fill_(size)
-        torch.autograd.graph.increment_version([weight for _, weight in self.named])
+        torch.autograd.graph.increment_version(weights)
 
 
 @intrinsic

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from factorank.models import attention, cpu_blocks, cpu_kernels
+from factorank.models import attention, cpu_blocks, cpu_kernels, cpu_layers
 from factorank.models.transformer import Transformer
 
 
@@ -76,7 +76,7 @@ def test_gradients_are_those_of_the_function(kind, dropout):
 def test_exponential_and_tail_are_exact_to_rounding():
     u = torch.cat([torch.linspace(-14, 14, 200_001), torch.tensor([0.0, -0.0, 1e-30, -100.0, 100.0])])
     out, slope = torch.empty_like(u), u.clone()
-    cpu_kernels.gelu(slope.numpy(), out.numpy(), True)
+    cpu_layers.gelu(slope.numpy(), out.numpy(), True)
     x = u.double()
     below, density = 0.5 * torch.erfc(-x * 0.5**0.5), torch.exp(-x * x / 2) / (2 * torch.pi) ** 0.5
     # The square of a float32 is rounded: exp(-x²/2) is off by x²/2 parts in 2^24.
@@ -158,7 +158,9 @@ def test_what_has_no_kernel_goes_to_the_plain_blocks():
     assert cpu_blocks.fits(good, weights)
     for x in (good[:7], torch.randn(8, 65, 16), good.half(), good.double()):
         assert not cpu_blocks.fits(x, weights)
-    assert not cpu_blocks.fits(torch.randn(8, 4, 132), list(stack(132, 1, 2).parameters()))
+    for tokens, width in ((4, 132), (33, 64)):
+        assert not cpu_blocks.fits(torch.randn(8, tokens, width), list(stack(width, 1, 2).parameters()))
+    assert cpu_blocks.fits(torch.randn(8, 32, 64), list(stack(64, 1, 2).parameters()))
     with torch.autocast("cpu", torch.bfloat16):
         assert not cpu_blocks.fits(good, weights)
     mask = torch.ones(8, 1, 4, 4, dtype=torch.bool).tril()  # by query: only the plain blocks can
