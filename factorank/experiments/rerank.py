@@ -264,10 +264,9 @@ def baseline_rows(
     rows = []
     for n in _sizes(measured, None, tested):
         started = time.perf_counter()
-        tuned = [r for r in (1, 5, 10) if r <= n - 5] or [1]
         own = dict(options or {})
         baseline = rankers.ranker(name, **own).fit(
-            train, validation, n=n, observed=tuned, k=10 if n > 10 else 5
+            train, validation, n=n, observed=tuned_rs(n), k=10 if n > 10 else 5
         )
         fit_seconds = round(time.perf_counter() - started, 2)
         for seed in seeds:
@@ -292,6 +291,15 @@ def baseline_rows(
             }
             rows += [here | row | about for row in found]
     return rows
+
+
+def tuned_rs(n: int) -> list[int]:
+    """Numbers of observed items that baselines are tuned at: from 1 to n - 5, as far as they are compared.
+
+    >>> tuned_rs(50), tuned_rs(10)
+    ([1, 5, 10, 25, 45], [1, 2, 5])
+    """
+    return sorted({max(1, r) for r in (1, n // 10, n // 5, n // 2, n - 5) if r <= n - 5}) or [1]
 
 
 def _sizes(measured: Evaluation, lengths: range | None, ratings: Ratings) -> list[int]:
