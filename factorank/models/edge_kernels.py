@@ -12,12 +12,22 @@ tokens, the gradients of gains and biases, are left as a row for each tile.
 import triton
 import triton.language as tl
 
-from factorank.models.fused_kernels import _gauss, _normed
-
 VALUE = tl.constexpr(16)
 """How wide a message is."""
 MIXES = tl.constexpr(8)
 """Four directions by two exponents: how many messages a token hears."""
+
+
+@triton.jit
+def _gauss_tail(x):  # type: ignore[no-untyped-def]
+    """What the normal law has beyond abs(x), to 1e-7 (Abramowitz and Stegun, 7.1.26), and exp(-x^2 / 2).
+
+    An inverse root squared is cheaper than a division, and powers of two are cheaper than those of e.
+    """
+    root = tl.rsqrt(1.0 + 0.23164189 * tl.abs(x))
+    t, bell = root * root, tl.exp2(x * (x * -0.7213475204444817))
+    tail = t * (0.127414796 + t * (-0.142248368 + t * (0.710706871 + t * (-0.726576013 + t * 0.530702714))))
+    return tail * bell, bell
 
 
 @triton.jit
@@ -51,13 +61,61 @@ def _matrices(matrices, round, WIDTH):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _halves(x, ROWS, COLUMNS):  # type: ignore[no-untyped-def]
+    """The left and the right half of the columns."""
+    return tl.split(tl.permute(tl.reshape(x, (ROWS, 2, COLUMNS // 2)), (0, 2, 1)))
+
+
+@triton.jit
+def _quarters(x, ROWS, COLUMNS):  # type: ignore[no-untyped-def]
+    left, right = _halves(x, ROWS, COLUMNS)
+    first, second = _halves(left, ROWS, COLUMNS // 2)
+    third, fourth = _halves(right, ROWS, COLUMNS // 2)
+    return first, second, third, fourth
+
+
+@triton.jit
+def _store_sums(there, x, column, BLOCK):  # type: ignore[no-untyped-def]
+    """The sums of the columns of a tile, as a product: tensor cores take far less time than shuffles."""
+    row = tl.arange(0, 16)  # the smallest product there is; its rows are all the same
+    sums = tl.dot(tl.full((16, BLOCK), 1.0, x.dtype), x)
+    tl.store(there + row[:, None] * 0 + column[None, :], sums, mask=(row == 0)[:, None])
+
+
+@triton.jit
+def _hear(up, said, near, seen, from_heard, heard, live, NEXT, SAVE):  # type: ignore[no-untyped-def]
+    """What is heard from one direction, by either exponent, and what goes up from it."""
+    broad = tl.load(near, mask=seen, other=0.0)
+    sharp = tl.load(near + NEXT, mask=seen, other=0.0)
+    from_broad, from_sharp = tl.load(from_heard), tl.load(from_heard + VALUE)
+    broad = tl.dot(broad, said).to(tl.bfloat16)
+    sharp = tl.dot(sharp, said).to(tl.bfloat16)
+    if SAVE:
+        tl.store(heard, broad, mask=live[:, None])
+        tl.store(heard + VALUE, sharp, mask=live[:, None])
+    return tl.dot(sharp, from_sharp, tl.dot(broad, from_broad, up))
+
+
+@triton.jit
+def _hear_back(of_h, of_heard, near, seen, to_value, of_said, live, NEXT, BLOCK):  # type: ignore[no-untyped-def]
+    broad = tl.load(near, mask=seen, other=0.0)
+    sharp = tl.load(near + NEXT, mask=seen, other=0.0)
+    to_value = tl.load(to_value)
+    of_broad, of_sharp = _halves(of_heard, BLOCK, 2 * VALUE)
+    back = tl.dot(tl.trans(broad), of_broad)
+    back = tl.dot(tl.trans(sharp), of_sharp, back).to(tl.bfloat16)
+    tl.store(of_said, back, mask=live[:, None])
+    return tl.dot(back, to_value, of_h)
+
+
+@triton.jit
 def forward(  # type: ignore[no-untyped-def]
-    x, y, near, found, matrices, vectors, streams, inputs, values, ups, actives, tokens, rounds, eps,
+    x, y, near, found, matrices, vectors, plains, scales, inputs, values, ups, actives, tokens, rounds, eps,
     N: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, SAVE: tl.constexpr,
 ):  # fmt: skip
     K: tl.constexpr = WIDTH + MIXES * VALUE + MIXES
     row, token, live = _tile(tokens, N, BLOCK)
-    column, value = tl.arange(0, WIDTH), tl.arange(0, VALUE)
+    column, value, said_column = tl.arange(0, WIDTH), tl.arange(0, VALUE), tl.arange(0, 4 * VALUE)
     place, seen = _near(row, token, live, N, PADDED, BLOCK)
     here = token[:, None].to(tl.int64) * WIDTH + column[None, :]
     stream = tl.load(x + here, mask=live[:, None], other=0.0)
@@ -72,54 +130,56 @@ def forward(  # type: ignore[no-untyped-def]
             w_up + column[None, :] * K + (value + (WIDTH + MIXES * VALUE))[:, None],
             mask=(value < MIXES)[:, None], other=0.0,
         )  # fmt: skip
-        plain, _ = _normed(stream, live, eps, WIDTH)
+        plain = stream - tl.sum(stream, 1)[:, None] / WIDTH
+        inverse = tl.rsqrt(tl.sum(plain * plain, 1) / WIDTH + eps)
+        plain *= inverse[:, None]
         h = (plain * tl.load(gain)[None, :] + tl.load(gain + WIDTH)[None, :]).to(tl.bfloat16)
         if SAVE:
-            tl.store(streams + at * WIDTH + column[None, :], stream, mask=live[:, None])
+            tl.store(plains + at * WIDTH + column[None, :], plain.to(tl.bfloat16), mask=live[:, None])
+            tl.store(scales + token + round * tokens, inverse, mask=live)
             tl.store(inputs + at * K + column[None, :], h, mask=live[:, None])
             tl.store(inputs + at * K + (value + (WIDTH + MIXES * VALUE))[None, :], fit, mask=told)
         up = tl.dot(h, from_h)
         up = tl.dot(fit, from_fit, up)
-        for direction in tl.static_range(4):
-            # All that a direction needs is asked for at once.
-            to_value = tl.load(to_values + (value + direction * VALUE)[None, :] * WIDTH + column[:, None])
-            mine = near + place + 2 * direction * N * PADDED
-            broad = tl.load(mine, mask=seen, other=0.0)
-            sharp = tl.load(mine + N * PADDED, mask=seen, other=0.0)
-            from_heard = w_up + column[None, :] * K + (value + (WIDTH + 2 * direction * VALUE))[:, None]
-            from_broad, from_sharp = tl.load(from_heard), tl.load(from_heard + VALUE)
-            said = tl.dot(h, to_value).to(tl.bfloat16)
-            heard_broad = tl.dot(broad, said).to(tl.bfloat16)
-            heard_sharp = tl.dot(sharp, said).to(tl.bfloat16)
-            if SAVE:
-                tl.store(
-                    values + at * (4 * VALUE) + (value + direction * VALUE)[None, :], said, mask=live[:, None]
-                )
-                there = inputs + at * K + (value + (WIDTH + 2 * direction * VALUE))[None, :]
-                tl.store(there, heard_broad, mask=live[:, None])
-                tl.store(there + VALUE, heard_sharp, mask=live[:, None])
-            up = tl.dot(heard_broad, from_broad, up)
-            up = tl.dot(heard_sharp, from_sharp, up)
+        said = tl.dot(h, tl.load(to_values + said_column[None, :] * WIDTH + column[:, None])).to(tl.bfloat16)
+        if SAVE:
+            tl.store(values + at * (4 * VALUE) + said_column[None, :], said, mask=live[:, None])
+        right, left, below, above = _quarters(said, BLOCK, 4 * VALUE)
+        heard = inputs + at * K + (value + WIDTH)[None, :]
+        from_heard = w_up + column[None, :] * K + (value + WIDTH)[:, None]
+        up = _hear(up, right, near + place, seen, from_heard, heard, live, N * PADDED, SAVE)
+        up = _hear(
+            up, left, near + place + 2 * N * PADDED, seen, from_heard + 2 * VALUE, heard + 2 * VALUE, live,
+            N * PADDED, SAVE,
+        )  # fmt: skip
+        up = _hear(
+            up, below, near + place + 4 * N * PADDED, seen, from_heard + 4 * VALUE, heard + 4 * VALUE, live,
+            N * PADDED, SAVE,
+        )  # fmt: skip
+        up = _hear(
+            up, above, near + place + 6 * N * PADDED, seen, from_heard + 6 * VALUE, heard + 6 * VALUE, live,
+            N * PADDED, SAVE,
+        )  # fmt: skip
         up += tl.load(gain + 2 * WIDTH)[None, :]
-        below, _ = _gauss(up)
-        active = (up * below).to(tl.bfloat16)
+        tail, _ = _gauss_tail(up)
+        active = (tl.maximum(up, 0.0) - tl.abs(up) * tail).to(tl.bfloat16)
         if SAVE:
             tl.store(ups + at * WIDTH + column[None, :], up.to(tl.bfloat16), mask=live[:, None])
             tl.store(actives + at * WIDTH + column[None, :], active, mask=live[:, None])
-        change = tl.dot(active, tl.load(w_down + column[None, :] * WIDTH + column[:, None]))
-        stream += change + tl.load(gain + 3 * WIDTH)[None, :]
+        stream = tl.dot(active, tl.load(w_down + column[None, :] * WIDTH + column[:, None]), stream)
+        stream += tl.load(gain + 3 * WIDTH)[None, :]
     tl.store(y + here, stream, mask=live[:, None])
 
 
 @triton.jit
 def backward(  # type: ignore[no-untyped-def]
-    of_y, of_x, of_found, near, matrices, vectors, streams, ups, of_change, of_up, of_heard, of_values, sums,
-    tokens, rounds, eps,
+    of_y, of_x, of_found, near, matrices, vectors, plains, scales, ups, of_change, of_up, of_heard, of_values,
+    sums, tokens, rounds,
     N: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     K: tl.constexpr = WIDTH + MIXES * VALUE + MIXES
     row, token, live = _tile(tokens, N, BLOCK)
-    column, value = tl.arange(0, WIDTH), tl.arange(0, VALUE)
+    column, value, heard_column = tl.arange(0, WIDTH), tl.arange(0, VALUE), tl.arange(0, MIXES * VALUE)
     place, seen = _near(row, token, live, N, PADDED, BLOCK)
     here = token[:, None].to(tl.int64) * WIDTH + column[None, :]
     back = tl.load(of_y + here, mask=live[:, None], other=0.0)
@@ -128,16 +188,18 @@ def backward(  # type: ignore[no-untyped-def]
         round = rounds - 1 - step
         to_values, w_up, w_down = _matrices(matrices, round, WIDTH)
         at = (token + round * tokens).to(tl.int64)[:, None]
-        sums_here = sums + (round * tl.num_programs(0) + tl.program_id(0)) * (4 * WIDTH) + column
+        sums_here = sums + (round * tl.num_programs(0) + tl.program_id(0)) * (4 * WIDTH)
         w = tl.load(w_down + column[:, None] * WIDTH + column[None, :])
-        up = tl.load(ups + at * WIDTH + column[None, :], mask=live[:, None], other=0.0).to(tl.float32)
+        up = tl.load(ups + at * WIDTH + column[None, :], mask=live[:, None], other=0.0)
         narrow = back.to(tl.bfloat16)
         tl.store(of_change + at * WIDTH + column[None, :], narrow, mask=live[:, None])
-        tl.store(sums_here + 3 * WIDTH, tl.sum(back, 0))
-        below, bell = _gauss(up)
-        of_hidden = tl.dot(narrow, w) * (below + up * 0.3989422804014327 * bell)
-        tl.store(sums_here + 2 * WIDTH, tl.sum(of_hidden, 0))
+        _store_sums(sums_here + 3 * WIDTH, narrow, column, BLOCK)
+        of_hidden = tl.dot(narrow, w)
+        up = up.to(tl.float32)
+        tail, bell = _gauss_tail(up)
+        of_hidden *= tl.where(up < 0, tail, 1.0 - tail) + up * 0.3989422804014327 * bell
         narrow = of_hidden.to(tl.bfloat16)
+        _store_sums(sums_here + 2 * WIDTH, narrow, column, BLOCK)
         tl.store(of_up + at * WIDTH + column[None, :], narrow, mask=live[:, None])
         of_h = tl.dot(narrow, tl.load(w_up + column[:, None] * K + column[None, :]))
         from_fit = tl.load(
@@ -145,30 +207,33 @@ def backward(  # type: ignore[no-untyped-def]
             mask=(value < MIXES)[None, :], other=0.0,
         )  # fmt: skip
         of_fit = tl.dot(narrow, from_fit, of_fit)
-        for direction in tl.static_range(4):
-            from_heard = w_up + column[:, None] * K + (value + (WIDTH + 2 * direction * VALUE))[None, :]
-            from_broad, from_sharp = tl.load(from_heard), tl.load(from_heard + VALUE)
-            mine = near + place + 2 * direction * N * PADDED
-            broad = tl.load(mine, mask=seen, other=0.0)
-            sharp = tl.load(mine + N * PADDED, mask=seen, other=0.0)
-            to_value = tl.load(to_values + (value + direction * VALUE)[:, None] * WIDTH + column[None, :])
-            of_broad = tl.dot(narrow, from_broad).to(tl.bfloat16)
-            of_sharp = tl.dot(narrow, from_sharp).to(tl.bfloat16)
-            there = of_heard + at * (MIXES * VALUE) + (value + 2 * direction * VALUE)[None, :]
-            tl.store(there, of_broad, mask=live[:, None])
-            tl.store(there + VALUE, of_sharp, mask=live[:, None])
-            of_said = tl.dot(tl.trans(broad), of_broad)
-            of_said = tl.dot(tl.trans(sharp), of_sharp, of_said).to(tl.bfloat16)
-            there = of_values + at * (4 * VALUE) + (value + direction * VALUE)[None, :]
-            tl.store(there, of_said, mask=live[:, None])
-            of_h = tl.dot(of_said, to_value, of_h)
-        stream = tl.load(streams + at * WIDTH + column[None, :], mask=live[:, None], other=0.0)
-        plain, inverse = _normed(stream, live, eps, WIDTH)
-        tl.store(sums_here, tl.sum(of_h * plain, 0))
-        tl.store(sums_here + WIDTH, tl.sum(of_h, 0))
+        of_all = tl.dot(narrow, tl.load(w_up + column[:, None] * K + (heard_column + WIDTH)[None, :]))
+        of_all = of_all.to(tl.bfloat16)
+        tl.store(of_heard + at * (MIXES * VALUE) + heard_column[None, :], of_all, mask=live[:, None])
+        right, left, below, above = _quarters(of_all, BLOCK, MIXES * VALUE)
+        of_said = of_values + at * (4 * VALUE) + value[None, :]
+        to_value = to_values + value[:, None] * WIDTH + column[None, :]
+        of_h = _hear_back(of_h, right, near + place, seen, to_value, of_said, live, N * PADDED, BLOCK)
+        of_h = _hear_back(
+            of_h, left, near + place + 2 * N * PADDED, seen, to_value + VALUE * WIDTH, of_said + VALUE, live,
+            N * PADDED, BLOCK,
+        )  # fmt: skip
+        of_h = _hear_back(
+            of_h, below, near + place + 4 * N * PADDED, seen, to_value + 2 * VALUE * WIDTH,
+            of_said + 2 * VALUE, live, N * PADDED, BLOCK,
+        )  # fmt: skip
+        of_h = _hear_back(
+            of_h, above, near + place + 6 * N * PADDED, seen, to_value + 3 * VALUE * WIDTH,
+            of_said + 3 * VALUE, live, N * PADDED, BLOCK,
+        )  # fmt: skip
+        plain = tl.load(plains + at * WIDTH + column[None, :], mask=live[:, None], other=0.0)
+        inverse = tl.load(scales + token + round * tokens, mask=live, other=0.0)[:, None]
+        plain = plain.to(tl.float32)
+        _store_sums(sums_here, (of_h * plain).to(tl.bfloat16), column, BLOCK)
+        _store_sums(sums_here + WIDTH, of_h.to(tl.bfloat16), column, BLOCK)
         of_plain = of_h * tl.load(vectors + round * (4 * WIDTH) + column)[None, :]
         mean, along = tl.sum(of_plain, 1)[:, None] / WIDTH, tl.sum(of_plain * plain, 1)[:, None] / WIDTH
-        back += (of_plain - mean - plain * along) * inverse[:, None]
+        back += (of_plain - mean - plain * along) * inverse
     tl.store(of_x + here, back, mask=live[:, None])
     told = live[:, None] & (value < MIXES)[None, :]
     tl.store(of_found + token[:, None] * MIXES + value[None, :], of_fit, mask=told)
@@ -177,20 +242,26 @@ def backward(  # type: ignore[no-untyped-def]
 @triton.jit
 def through_weights(  # type: ignore[no-untyped-def]
     of_heard, values, of_near, tokens, rounds,
-    N: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr,
+    N: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of who listens to whom in one direction: a sum over rounds of outer products."""
+    """The gradient of who listens to whom in one direction: a sum over rounds of outer products.
+
+    Messages of several rounds side by side are one longer product.
+    """
     row, token, live = _tile(tokens, N, BLOCK)
-    value, direction = tl.arange(0, VALUE), tl.program_id(1)
+    inner, direction = tl.arange(0, TOGETHER * VALUE), tl.program_id(1)
     of_broad = tl.zeros((BLOCK, BLOCK), tl.float32)
     of_sharp = tl.zeros((BLOCK, BLOCK), tl.float32)
-    for round in range(rounds):
-        at = (token + round * tokens).to(tl.int64)
-        said = values + at[None, :] * (4 * VALUE) + (value + direction * VALUE)[:, None]
-        there = of_heard + at[:, None] * (MIXES * VALUE) + (value + 2 * direction * VALUE)[None, :]
-        broad = tl.load(there, mask=live[:, None], other=0.0)
-        sharp = tl.load(there + VALUE, mask=live[:, None], other=0.0)
-        said = tl.load(said, mask=live[None, :], other=0.0)
+    for first in range(0, rounds, TOGETHER):
+        round = inner // VALUE + first
+        there = (token[:, None] + round[None, :] * tokens).to(tl.int64) * (MIXES * VALUE)
+        there = of_heard + there + (inner % VALUE + 2 * direction * VALUE)[None, :]
+        said = (token[None, :] + round[:, None] * tokens).to(tl.int64) * (4 * VALUE)
+        said = values + said + (inner % VALUE + direction * VALUE)[:, None]
+        there_is = live[:, None] & (round < rounds)[None, :]
+        broad = tl.load(there, mask=there_is, other=0.0)
+        sharp = tl.load(there + VALUE, mask=there_is, other=0.0)
+        said = tl.load(said, mask=live[None, :] & (round < rounds)[:, None], other=0.0)
         of_broad = tl.dot(broad, said, of_broad)
         of_sharp = tl.dot(sharp, said, of_sharp)
     place, seen = _near(row, token, live, N, PADDED, BLOCK)

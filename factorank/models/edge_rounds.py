@@ -25,13 +25,21 @@ ALIGNED = 8
 """A row of weights is padded to a multiple of this, so that it is loaded 16 bytes at a time."""
 SPLITS = 8
 """In how many parts the tokens are summed over at once for the gradients of the parameters."""
+TOGETHER = 4
+"""Rounds whose messages are one product in the gradient of the weights."""
 STAGES = 1
 """Products that are 16 wide were seen to read out of bounds in loops that load ahead."""
 
 
+GENERATIONS = (9, 10)
+"""Compute capabilities whose registers and shared memory a tile is made for."""
+ABLE = all(torch.cuda.get_device_capability(i)[0] in GENERATIONS for i in range(torch.cuda.device_count()))
+"""Whether that is what this machine has; found once, so that compiled code need not ask."""
+
+
 def fits(x: Tensor, value: int) -> bool:
     """Whether there are kernels for ``(*batch, n, width)`` and messages of that width."""
-    return 1 <= x.shape[-2] <= LONGEST and x.shape[-1] in WIDTHS and value == VALUE
+    return ABLE and 1 <= x.shape[-2] <= LONGEST and x.shape[-1] in WIDTHS and value == VALUE
 
 
 def tile(n: int) -> tuple[int, int]:
@@ -71,12 +79,12 @@ def _forward(
     x, weights, found = x.contiguous(), weights.contiguous(), found.contiguous()
     result = torch.empty_like(x)
     kept = [x.new_empty(shape, dtype=dtype) for shape, dtype in _kept(x, parameters, save)]
-    streams, inputs, values, ups, actives, matrices, vectors = kept
+    matrices, vectors = kept[-2:]
     _gather(parameters, matrices, vectors)
     if rows:
         block, warps = tile(n)
         kernels.forward[(triton.cdiv(rows, block // n),)](
-            x, result, weights, found, matrices, vectors, streams, inputs, values, ups, actives,
+            x, result, weights, found, matrices, vectors, *kept[:-2],
             rows * n, len(parameters) // PER_ROUND, eps,
             N=n, PADDED=weights.shape[-1], WIDTH=width, BLOCK=block, SAVE=save,
             num_warps=warps, num_stages=STAGES,
@@ -84,13 +92,13 @@ def _forward(
     return [result, *kept]
 
 
-def _backward(gradient: Tensor, weights: Tensor, saved: list[Tensor], eps: float) -> list[Tensor]:
+def _backward(gradient: Tensor, weights: Tensor, saved: list[Tensor]) -> list[Tensor]:
     """The gradients of x, of the weights and of what was found, and of the parameters."""
-    streams, inputs, values, ups, actives, matrices, vectors = saved
+    plains, scales, inputs, values, ups, actives, matrices, vectors = saved
     rows, n, width = gradient.shape
-    rounds, tokens = len(streams), rows * n
+    rounds, tokens = len(inputs), rows * n
     if rows == 0:
-        return [torch.zeros_like(one) for one in _backward_shapes(gradient, weights, saved, eps)]
+        return [torch.zeros_like(one) for one in _backward_shapes(gradient, weights, saved)]
     gradient, weights = gradient.contiguous(), weights.contiguous()
     of_x, of_found = torch.empty_like(gradient), gradient.new_empty((rows, n, MIXES))
     of_change, of_up = torch.empty_like(ups), torch.empty_like(ups)
@@ -99,8 +107,8 @@ def _backward(gradient: Tensor, weights: Tensor, saved: list[Tensor], eps: float
     tiles = triton.cdiv(rows, block // n)
     sums = gradient.new_empty((rounds, tiles, 4 * width))
     kernels.backward[(tiles,)](
-        gradient, of_x, of_found, weights, matrices, vectors, streams, ups, of_change, of_up, of_heard,
-        of_values, sums, tokens, rounds, eps, N=n, PADDED=weights.shape[-1], WIDTH=width, BLOCK=block,
+        gradient, of_x, of_found, weights, matrices, vectors, plains, scales, ups, of_change, of_up,
+        of_heard, of_values, sums, tokens, rounds, N=n, PADDED=weights.shape[-1], WIDTH=width, BLOCK=block,
         num_warps=warps, num_stages=STAGES,
     )  # fmt: skip
     # Beside the lists of a tile, and behind them, nothing is written.
@@ -108,7 +116,7 @@ def _backward(gradient: Tensor, weights: Tensor, saved: list[Tensor], eps: float
     block, warps = weights_tile(n)
     kernels.through_weights[(triton.cdiv(rows, block // n), DIRECTIONS)](
         of_heard, values, of_weights, tokens, rounds, N=n, PADDED=weights.shape[-1], BLOCK=block,
-        num_warps=warps, num_stages=STAGES,
+        TOGETHER=TOGETHER, num_warps=warps, num_stages=STAGES,
     )  # fmt: skip
     to_values = _products(of_values, inputs[:, :, :width])
     up, down = _products(of_up, inputs), _products(of_change, actives)
@@ -123,13 +131,14 @@ def _backward(gradient: Tensor, weights: Tensor, saved: list[Tensor], eps: float
 def _kept(x: Tensor, parameters: list[Tensor], save: bool) -> list[tuple[tuple[int, int, int], torch.dtype]]:
     """Shapes and types of what a forward pass makes on its way, for each round.
 
-    Streams; normed streams with what was heard and found; values; what goes into the GELU and what comes out;
-    then the weights and the vectors among the parameters.
+    Normed streams, and the inverse of the deviation they had; the same with gain and shift, and what was
+    heard and found; values; what goes into the GELU and what comes out; then the weights and the vectors
+    among the parameters.
     """
     width, rounds = x.shape[-1], len(parameters) // PER_ROUND
     tokens = x.shape[0] * x.shape[1] if save else 0
     wide = (width + MIXES * VALUE + MIXES, DIRECTIONS * VALUE, width, width)
-    shapes = [((rounds, tokens, width), torch.float32)]
+    shapes = [((rounds, tokens, width), torch.bfloat16), ((rounds, tokens, 1), torch.float32)]
     shapes += [((rounds, tokens, one), torch.bfloat16) for one in wide]
     rows = DIRECTIONS * VALUE + wide[0] + width
     return [*shapes, ((rounds, rows, width), torch.bfloat16), ((rounds, 4, width), torch.float32)]
@@ -160,9 +169,7 @@ _library.define(
     "edge_rounds(Tensor x, Tensor weights, Tensor found, Tensor[] parameters, float eps, bool save)"
     " -> Tensor[]"
 )
-_library.define(
-    "edge_rounds_backward(Tensor gradient, Tensor weights, Tensor[] saved, float eps) -> Tensor[]"
-)
+_library.define("edge_rounds_backward(Tensor gradient, Tensor weights, Tensor[] saved) -> Tensor[]")
 _library.impl("edge_rounds", _forward, "CUDA")
 _library.impl("edge_rounds_backward", _backward, "CUDA")
 
@@ -174,10 +181,10 @@ def _forward_shapes(x, weights, found, parameters, eps, save):  # type: ignore[n
 
 
 @torch.library.register_fake("factorank::edge_rounds_backward", lib=_library)
-def _backward_shapes(gradient, weights, saved, eps):  # type: ignore[no-untyped-def]
+def _backward_shapes(gradient, weights, saved):  # type: ignore[no-untyped-def]
     rows, n, width = gradient.shape
     vector, matrix = (width,), (width, width)
-    each = [vector, vector, (DIRECTIONS * VALUE, width), (width, saved[1].shape[-1]), vector, matrix, vector]
+    each = [vector, vector, (DIRECTIONS * VALUE, width), (width, saved[2].shape[-1]), vector, matrix, vector]
     shapes = [(rows, n, width), (rows, n, MIXES), *each * len(saved[0])]
     of_x, *rest = (gradient.new_empty(shape) for shape in shapes)
     return [of_x, weights.new_empty(weights.shape), *rest]
@@ -187,7 +194,6 @@ class _Rounds(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weights, found, eps, save, *parameters):  # type: ignore[no-untyped-def]
         made = torch.ops.factorank.edge_rounds(x, weights, found, list(parameters), eps, save)
-        ctx.eps = eps
         ctx.save_for_backward(weights, *made[1:])
         return made[0]
 
@@ -195,7 +201,5 @@ class _Rounds(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
         weights, *saved = ctx.saved_tensors
-        of_x, of_weights, of_found, *rest = torch.ops.factorank.edge_rounds_backward(
-            gradient, weights, saved, ctx.eps
-        )
+        of_x, of_weights, of_found, *rest = torch.ops.factorank.edge_rounds_backward(gradient, weights, saved)
         return of_x, of_weights, of_found, None, None, *rest
