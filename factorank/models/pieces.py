@@ -223,28 +223,24 @@ def _waves(pixels: Tensor) -> Tensor:
 
 
 class PieceConvolution(Pieces):
-    """Two convolutions with pooling and two linear layers, as Symmetric Diffusers embeds a piece.
+    """A convolution with pooling and two linear layers, as the code of Symmetric Diffusers embeds a piece.
 
-    Group norms stand for its batch norms, so that a puzzle does not depend on the others in its batch.
+    A group norm stands for its batch norm, so that a puzzle does not depend on the others in its batch.
     Zhang et al., "Symmetric Diffusers: Learning Discrete Diffusion on Finite Symmetric Groups", 2025.
     """
 
     def __init__(self, grid: int, piece: int, width: int, channels: int = 3, **options: Any) -> None:
         super().__init__(grid, piece, width, channels, **options)
-        side = (piece + 3) // 4  # halved twice, rounded up
+        seen = 32 * ((piece + 1) // 2) ** 2  # the side is halved, rounded up
         self.layers = nn.Sequential(
             nn.Conv2d(channels, 32, 3, padding=1),
             nn.GroupNorm(8, 32),
             nn.ReLU(),
             nn.MaxPool2d(2, ceil_mode=True),
-            nn.Conv2d(32, 64, 3, padding=1),
-            nn.GroupNorm(8, 64),
-            nn.ReLU(),
-            nn.MaxPool2d(2, ceil_mode=True),
             nn.Flatten(),
-            nn.Linear(64 * side * side, 2 * width),
+            nn.Linear(seen, (seen + width) // 2),
             nn.ReLU(),
-            nn.Linear(2 * width, width),
+            nn.Linear((seen + width) // 2, width),
         )
 
     def tokens(self, pixels: Tensor) -> Tensor:
