@@ -16,8 +16,9 @@ from factorank.models.model import PermutationModel
 
 def loss(model: PermutationModel, code: Tensor, present: Tensor | None, known: Known | None) -> Tensor:
     """The exact ``-log p`` of each code ``(*batch, n)``."""
-    if known is None and cpu_network.fits(model.network, code):
-        return cpu_network.causal_loss(model.network, code, present)
+    weights = cpu_network.weights_for(model.network, code, known)
+    if weights is not None:
+        return cpu_network.causal_loss(model.network, weights, code, present)
     chosen = log_probs(model, code, model.network.memory(known, present))
     return -(chosen if present is None else torch.where(present, chosen, 0)).sum(-1)
 

@@ -13,6 +13,7 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from factorank.models import cpu_blocks
 from factorank.models.attention import own_cpu_kernels
+from factorank.models.context import Known
 from factorank.models.cpu_blocks import LANES, in_threads, never_empty, spans
 
 if TYPE_CHECKING:
@@ -22,52 +23,59 @@ SETS = ("any", "suffix", "all")
 """Which positions are masked; their places are what the kernel knows them by."""
 
 
-def fits(network: "Network", code: Tensor) -> bool:
-    """Whether codes ``(*rows, n)`` can go through here, now."""
-    return (
-        own_cpu_kernels(code)
-        and code.dtype == torch.int64
-        and cpu_blocks.fit((code.shape[:-1].numel(), network.n, network.width), network.weights())
-    )
+def weights_for(network: "Network", code: Tensor, known: Known | None) -> list[Tensor] | None:
+    """The weights of the network, if codes ``(*rows, n)`` can go through here, now."""
+    if known is not None or not own_cpu_kernels(code) or code.dtype != torch.int64:
+        return None
+    weights = network.weights()
+    shape = (code.shape[:-1].numel(), network.n, network.width)
+    return weights if cpu_blocks.fit(shape, weights) else None
 
 
 def masked_loss(
-    network: "Network", masks: str, code: Tensor, present: Tensor | None, strata: Tensor, scores: Tensor
+    network: "Network",
+    weights: list[Tensor],
+    masks: str,
+    code: Tensor,
+    present: Tensor | None,
+    strata: Tensor,
+    scores: Tensor,
 ) -> Tensor:
     """``masked.loss`` of codes ``(*batch, n)``: the random numbers choose what is masked."""
     batch, n = code.shape[:-1], code.shape[-1]
     code = code.reshape(-1, n)
-    seen, share = torch.empty_like(code), torch.empty(code.shape, dtype=network.places.dtype)
+    seen, share = torch.empty_like(code), torch.empty(code.shape, dtype=weights[0].dtype)
     padding = np.empty((0, n), np.bool_) if present is None else present.reshape(-1, n).numpy()
     arrays = (one.numpy() for one in (code, strata.reshape(-1), scores.reshape(-1, n), seen, share))
     _kernels().hide(padding, present is not None, SETS.index(masks), *arrays)
-    return _likelihood(network, (seen, code, share), present, causal=False).view(batch)
+    return _likelihood(network, weights, (seen, code, share), present, causal=False).view(batch)
 
 
-def causal_loss(network: "Network", code: Tensor, present: Tensor | None) -> Tensor:
+def causal_loss(network: "Network", weights: list[Tensor], code: Tensor, present: Tensor | None) -> Tensor:
     """``autoregressive.loss`` of codes ``(*batch, n)``."""
     batch, n = code.shape[:-1], code.shape[-1]
     code = code.reshape(-1, n)
-    seen, share = (
-        torch.full_like(code, network.mask_value),
-        torch.empty(code.shape, dtype=network.places.dtype),
-    )
+    seen, share = torch.full_like(code, network.mask_value), torch.empty(code.shape, dtype=weights[0].dtype)
     seen[:, 1:] = code[:, :-1]
     share.fill_(-1.0)
     if present is not None:
         share *= present.reshape(-1, n)
-    return _likelihood(network, (seen, code, share), None, causal=True).view(batch)
+    return _likelihood(network, weights, (seen, code, share), None, causal=True).view(batch)
 
 
 def _likelihood(
-    network: "Network", codes: tuple[Tensor, Tensor, Tensor], present: Tensor | None, *, causal: bool
+    network: "Network",
+    weights: list[Tensor],
+    codes: tuple[Tensor, Tensor, Tensor],
+    present: Tensor | None,
+    *,
+    causal: bool,
 ) -> Tensor:
     """Log-probabilities times their shares, summed: ``(rows,)``. The codes ``(rows, n)`` are what the network
     sees, what it is asked for, and the shares."""
-    parameters = network.weights()
-    work = _Pass(network, parameters, codes, present, causal)
-    if torch.is_grad_enabled() and any(one.requires_grad for one in parameters):
-        made: Tensor = _Likelihood.apply(work, *parameters)
+    work = _Pass(network, weights, codes, present, causal)
+    if torch.is_grad_enabled() and any(one.requires_grad for one in weights):
+        made: Tensor = _Likelihood.apply(work, *weights)
         return made
     return work.run(None)[0]
 

@@ -30,8 +30,9 @@ def loss(
     """
     n, device = model.n, code.device
     rows = code.shape[:-1].numel()
-    if known is None and cpu_network.fits(model.network, code):
-        return cpu_network.masked_loss(model.network, model.masks, code, present, strata, scores)
+    weights = cpu_network.weights_for(model.network, code, known)
+    if weights is not None:
+        return cpu_network.masked_loss(model.network, weights, model.masks, code, present, strata, scores)
     length = torch.full((), n, device=device) if present is None else present.sum(-1).reshape(-1)
     count = (strata.reshape(rows) * length).long().clamp(max=length - 1).clamp(min=0) + 1
     scores = scores.reshape(rows, n)

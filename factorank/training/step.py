@@ -127,7 +127,8 @@ class Step:
         for part in range(parts):
             order, context = self.source.batch(part)
             with self.world.without_sync(self.objective, part < parts - 1):
-                loss = self.objective(order, context, self._random(noise, part)) / parts
+                loss = self.objective(order, context, self._random(noise, part))
+                loss = loss / parts if parts > 1 else loss
                 self.world.backward(loss, self.objective)
             self.loss_sum += loss.detach()
         self.update.apply(self.grad_norm)
@@ -147,6 +148,8 @@ class Step:
         """Where the loss of one pass takes its random numbers from: its rows of the noise, or a generator."""
         if noise is None:
             return {"generator": self.masks}
+        if self.shape.rows == self.shape.batch:
+            return {"noise": noise}
         first = self.shape.first(part)
         return {"noise": tree_map(lambda one: one[first : first + self.shape.batch], noise)}
 

@@ -52,7 +52,7 @@ def test_counts_are_spread_evenly_over_the_batch(fast, monkeypatch):
     monkeypatch.setattr(
         cpu_network,
         "_likelihood",
-        lambda net, codes, *a, **k: seen.append(codes[0]) or fused(net, codes, *a, **k),
+        lambda net, w, codes, *a, **k: seen.append(codes[0]) or fused(net, w, codes, *a, **k),
     )
     for seed in range(20):
         model.loss(fr.random_permutations(5, (4, 10)), generator=torch.Generator().manual_seed(seed))
