@@ -139,6 +139,10 @@ def forward(  # type: ignore[no-untyped-def]
             tl.store(scales + token + round * tokens, inverse, mask=live)
             tl.store(inputs + at * K + column[None, :], h, mask=live[:, None])
             tl.store(inputs + at * K + (value + (WIDTH + MIXES * VALUE))[None, :], fit, mask=told)
+        else:
+            # Or the compiler would hold all the weights of a tile in shared memory from round to round, and
+            # leave little of it as a cache for the rest.
+            tl.debug_barrier()
         up = tl.dot(h, from_h)
         up = tl.dot(fit, from_fit, up)
         said = tl.dot(h, tl.load(to_values + said_column[None, :] * WIDTH + column[:, None])).to(tl.bfloat16)

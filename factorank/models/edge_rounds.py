@@ -42,8 +42,13 @@ def fits(x: Tensor, value: int) -> bool:
     return ABLE and 1 <= x.shape[-2] <= LONGEST and x.shape[-1] in WIDTHS and value == VALUE
 
 
-def tile(n: int) -> tuple[int, int]:
-    """Tokens of a tile of whole lists of n, and the warps that share it: forward and backward."""
+def forward_tile(n: int) -> tuple[int, int]:
+    """Tokens of a tile of whole lists of n, and the warps that share it."""
+    return 64, 4
+
+
+def backward_tile(n: int) -> tuple[int, int]:
+    """The same backward."""
     return 64, 4
 
 
@@ -82,7 +87,7 @@ def _forward(
     matrices, vectors = kept[-2:]
     _gather(parameters, matrices, vectors)
     if rows:
-        block, warps = tile(n)
+        block, warps = forward_tile(n)
         kernels.forward[(triton.cdiv(rows, block // n),)](
             x, result, weights, found, matrices, vectors, *kept[:-2],
             rows * n, len(parameters) // PER_ROUND, eps,
@@ -103,7 +108,7 @@ def _backward(gradient: Tensor, weights: Tensor, saved: list[Tensor]) -> list[Te
     of_x, of_found = torch.empty_like(gradient), gradient.new_empty((rows, n, MIXES))
     of_change, of_up = torch.empty_like(ups), torch.empty_like(ups)
     of_heard, of_values = ups.new_empty((rounds, tokens, MIXES * VALUE)), torch.empty_like(values)
-    block, warps = tile(n)
+    block, warps = backward_tile(n)
     tiles = triton.cdiv(rows, block // n)
     sums = gradient.new_empty((rounds, tiles, 4 * width))
     kernels.backward[(tiles,)](
@@ -111,9 +116,10 @@ def _backward(gradient: Tensor, weights: Tensor, saved: list[Tensor]) -> list[Te
         of_heard, of_values, sums, tokens, rounds, N=n, PADDED=weights.shape[-1], WIDTH=width, BLOCK=block,
         num_warps=warps, num_stages=STAGES,
     )  # fmt: skip
-    # Beside the lists of a tile, and behind them, nothing is written.
-    of_weights = torch.empty_like(weights) if weights.shape[-1] == n else torch.zeros_like(weights)
     block, warps = weights_tile(n)
+    # What rows are padded with is written only where a tile is one list.
+    whole = weights.shape[-1] == n or block // n == 1
+    of_weights = torch.empty_like(weights) if whole else torch.zeros_like(weights)
     kernels.through_weights[(triton.cdiv(rows, block // n), DIRECTIONS)](
         of_heard, values, of_weights, tokens, rounds, N=n, PADDED=weights.shape[-1], BLOCK=block,
         TOGETHER=TOGETHER, num_warps=warps, num_stages=STAGES,
