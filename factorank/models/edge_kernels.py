@@ -6,7 +6,7 @@ backward pass wants. Lists shorter than a tile share it; who listens to whom is 
 each list.
 
 Products are in bfloat16 with float32 sums; the stream, norms and sums over rounds are in float32. Sums over
-tokens, the gradients of gains and biases, are left as a row for each tile.
+tokens, the gradients of gains and biases, are products too, and left as a row for each tile.
 """
 
 import triton
@@ -98,6 +98,7 @@ def _hear(up, said, near, seen, from_heard, heard, live, NEXT, SAVE):  # type: i
 
 @triton.jit
 def _hear_back(of_h, of_heard, near, seen, to_value, of_said, live, NEXT, BLOCK):  # type: ignore[no-untyped-def]
+    """The way back: through either exponent to what was said, and from there to the normed stream."""
     broad = tl.load(near, mask=seen, other=0.0)
     sharp = tl.load(near + NEXT, mask=seen, other=0.0)
     to_value = tl.load(to_value)
