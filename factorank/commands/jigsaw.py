@@ -87,6 +87,8 @@ class Train(_Data):
     """Network evaluations to score at; other than 1 needs --masks any."""
     unmask: Literal["confident", "random", "left-to-right", "right-to-left"] = "confident"
     """Which positions are revealed first when there are several evaluations."""
+    split: Literal["test", "held_out"] = "test"
+    """The pictures to score on: held_out, which are not trained on either, to choose by."""
     out: Path = Path("runs/jigsaw")
     """The folder for the runs and jigsaw.jsonl."""
 
@@ -97,12 +99,13 @@ class Train(_Data):
         changes = {name: value for name, value in vars(self).items() if name in known}
         chosen = jigsaw.setting(self.preset, **changes)
         check_nfes(self.nfe, chosen.n, chosen.objective, chosen.masks_used)
-        finished = (self.out / chosen.name / "test.jsonl").exists()
+        finished = (self.out / chosen.name / f"{self.split}.jsonl").exists()
         try:
             rows = jigsaw.run(
                 [chosen],
                 self.out,
                 pictures=self.read(),
+                split=self.split,
                 nfes=self.nfe,
                 unmask=self.unmask,
                 most=self.most,

@@ -55,6 +55,10 @@ def test_train_eval_and_solve(folder, run, tmp_path):
     code, out, err = run(*train, "--pictures", folder)
     assert "finished already, nothing is trained" in out
     assert "To train longer: more --steps, and another --label or --out" in out
+    code, out, err = run(*train, "--pictures", folder, "--split", "held_out")
+    assert code == 0, err
+    (row,) = map(json.loads, (place / "held_out.jsonl").read_text().splitlines())
+    assert (row["split"], row["trained_steps"]) == ("held_out", 3)
     code, out, err = run(*train[:-1], 4, "--pictures", folder)
     assert code == 2
     assert "holds a run with another steps; choose another --label or --out, or say --steps 3" in err
