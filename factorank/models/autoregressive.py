@@ -12,6 +12,7 @@ from factorank.models.context import Known
 from factorank.models.given import Given, Step, evaluating
 from factorank.models.law import BEAM, PermutationLaw
 from factorank.models.model import PermutationModel
+from factorank.models.transformer import Cache
 
 
 def loss(model: PermutationModel, code: Tensor, present: Tensor | None, known: Known | None) -> Tensor:
@@ -116,22 +117,46 @@ class AutoregressiveLaw(PermutationLaw):
     ) -> Iterator[Step]:
         model = self.model
         memory = self._memory(given)
-        lead = torch.Size((samples, given.rows))
-        cache, mask = model.network.begin(memory, lead)
-        start = given.start(model)
+        lead, start = torch.Size((samples, given.rows)), given.start(model)
+        told = self._told(given, start)
+        # As long as the values are known, all samples of a row are one in the network.
+        narrow = torch.Size((1, given.rows)) if told else lead
+        cache, mask = model.network.begin(memory, narrow)
         code, log_prob = start.repeat(samples, 1, 1), torch.zeros(lead, device=start.device)
         used = torch.zeros(lead, dtype=torch.int64, device=start.device)
         yield Step(code.clone(), log_prob, used)
-        value = torch.full(lead, model.network.mask_value, device=start.device)
+        value = torch.full(narrow, model.network.mask_value, device=start.device)
         for position in range(model.n):
             logits = model.network.step(value, position, memory, cache, mask)
-            at = torch.full((*lead, 1), position, device=start.device)
-            value = chooser.values(logits[..., None, :], at).squeeze(-1)
-            told = start[:, position]
-            free = told == model.network.mask_value
-            value = torch.where(free, value, told)
-            if score:
-                chosen = logits.log_softmax(-1).gather(-1, value[..., None]).squeeze(-1)
-                log_prob = log_prob + torch.where(free, chosen, 0)
-            code[..., position] = value
+            here = start[:, position]
+            if position < told:
+                value = here[None]
+            else:
+                if position == told > 0:
+                    mask = _repeat(cache, mask, given.rows, samples, start.device)
+                    logits = logits.expand(*lead, -1)
+                free = here == model.network.mask_value
+                at = torch.full((*lead, 1), position, device=start.device)
+                value = torch.where(free, chooser.values(logits[..., None, :], at).squeeze(-1), here)
+                if score:
+                    chosen = logits.log_softmax(-1).gather(-1, value[..., None]).squeeze(-1)
+                    log_prob = log_prob + torch.where(free, chosen, 0)
+                code[..., position] = value
             yield Step(code if position == model.n - 1 else code.clone(), log_prob, used + position + 1)
+
+    def _told(self, given: Given, start: Tensor) -> int:
+        """How many of the first values are known in every row."""
+        if given.fixed is None or not given.rows:
+            return 0
+        known = (start != self.model.network.mask_value).all(0)
+        return int(known.long().cumprod(0).sum())
+
+
+def _repeat(
+    cache: Cache, mask: Tensor | None, rows: int, samples: int, device: torch.device
+) -> Tensor | None:
+    """Every row as many times as there are samples, in the cache and in the mask over its keys."""
+    index = torch.arange(rows, device=device).repeat(samples)
+    for layer in cache:
+        layer.select(index)
+    return None if mask is None else mask[index]

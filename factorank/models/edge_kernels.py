@@ -178,7 +178,7 @@ def forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def backward(  # type: ignore[no-untyped-def]
-    of_y, of_x, of_found, near, matrices, vectors, plains, scales, ups, of_change, of_up, of_heard, of_values,
+    of_y, of_x, near, matrices, vectors, plains, scales, ups, of_change, of_up, of_heard, of_values,
     sums, tokens, rounds,
     N: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -188,7 +188,6 @@ def backward(  # type: ignore[no-untyped-def]
     place, seen = _near(row, token, live, N, PADDED, BLOCK)
     here = token[:, None].to(tl.int64) * WIDTH + column[None, :]
     back = tl.load(of_y + here, mask=live[:, None], other=0.0)
-    of_fit = tl.zeros((BLOCK, VALUE), tl.float32)
     for step in range(rounds):
         round = rounds - 1 - step
         to_values, w_up, w_down = _matrices(matrices, round, WIDTH)
@@ -207,11 +206,6 @@ def backward(  # type: ignore[no-untyped-def]
         _store_sums(sums_here + 2 * WIDTH, narrow, column, BLOCK)
         tl.store(of_up + at * WIDTH + column[None, :], narrow, mask=live[:, None])
         of_h = tl.dot(narrow, tl.load(w_up + column[:, None] * K + column[None, :]))
-        from_fit = tl.load(
-            w_up + column[:, None] * K + (value + (WIDTH + MIXES * VALUE))[None, :],
-            mask=(value < MIXES)[None, :], other=0.0,
-        )  # fmt: skip
-        of_fit = tl.dot(narrow, from_fit, of_fit)
         of_all = tl.dot(narrow, tl.load(w_up + column[:, None] * K + (heard_column + WIDTH)[None, :]))
         of_all = of_all.to(tl.bfloat16)
         tl.store(of_heard + at * (MIXES * VALUE) + heard_column[None, :], of_all, mask=live[:, None])
@@ -240,8 +234,6 @@ def backward(  # type: ignore[no-untyped-def]
         mean, along = tl.sum(of_plain, 1)[:, None] / WIDTH, tl.sum(of_plain * plain, 1)[:, None] / WIDTH
         back += (of_plain - mean - plain * along) * inverse
     tl.store(of_x + here, back, mask=live[:, None])
-    told = live[:, None] & (value < MIXES)[None, :]
-    tl.store(of_found + token[:, None] * MIXES + value[None, :], of_fit, mask=told)
 
 
 @triton.jit

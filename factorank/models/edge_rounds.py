@@ -105,14 +105,14 @@ def _backward(gradient: Tensor, weights: Tensor, saved: list[Tensor]) -> list[Te
     if rows == 0:
         return [torch.zeros_like(one) for one in _backward_shapes(gradient, weights, saved)]
     gradient, weights = gradient.contiguous(), weights.contiguous()
-    of_x, of_found = torch.empty_like(gradient), gradient.new_empty((rows, n, MIXES))
+    of_x = torch.empty_like(gradient)
     of_change, of_up = torch.empty_like(ups), torch.empty_like(ups)
     of_heard, of_values = ups.new_empty((rounds, tokens, MIXES * VALUE)), torch.empty_like(values)
     block, warps = backward_tile(n)
     tiles = triton.cdiv(rows, block // n)
     sums = gradient.new_empty((rounds, tiles, 4 * width))
     kernels.backward[(tiles,)](
-        gradient, of_x, of_found, weights, matrices, vectors, plains, scales, ups, of_change, of_up,
+        gradient, of_x, weights, matrices, vectors, plains, scales, ups, of_change, of_up,
         of_heard, of_values, sums, tokens, rounds, N=n, PADDED=weights.shape[-1], WIDTH=width, BLOCK=block,
         num_warps=warps, num_stages=STAGES,
     )  # fmt: skip
@@ -126,6 +126,7 @@ def _backward(gradient: Tensor, weights: Tensor, saved: list[Tensor]) -> list[Te
     )  # fmt: skip
     to_values = _products(of_values, inputs[:, :, :width])
     up, down = _products(of_up, inputs), _products(of_change, actives)
+    of_found = _product(of_up, _from_found(matrices)).sum(0).view(rows, n, MIXES)
     vector = sums.sum(1).view(rounds, 4, width)
     gradients = [of_x, of_weights, of_found]
     for i in range(rounds):
@@ -156,6 +157,14 @@ def _gather(parameters: list[Tensor], matrices: Tensor, vectors: Tensor) -> None
     parts = matrices.view(-1).split([one.numel() for one in wide])
     torch._foreach_copy_([part.view(one.shape) for part, one in zip(parts, wide, strict=True)], wide)
     torch.cat([one for one in parameters if one.ndim == 1], out=vectors.view(-1))
+
+
+def _from_found(matrices: Tensor) -> Tensor:
+    """The part of the weights up that what was found goes through: ``(rounds, width, mixes)``."""
+    rounds, _, width = matrices.shape
+    wide = width + MIXES * VALUE + MIXES
+    up = matrices[:, DIRECTIONS * VALUE : DIRECTIONS * VALUE + wide].reshape(rounds, width, wide)
+    return up[:, :, -MIXES:].contiguous()
 
 
 def _products(a: Tensor, b: Tensor) -> Tensor:

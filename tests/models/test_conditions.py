@@ -85,6 +85,17 @@ def test_autoregressive_fixed_prefix(code):
         assert agrees[(orders == law.mode).all(-1)].all()
 
 
+def test_autoregressive_samples_share_the_known_prefix(monkeypatch):
+    model = small_model(5, "insertion", "autoregressive")
+    fixed = torch.tensor([[0, 1, 2, -1, -1], [0, 0, -1, -1, -1]])
+    rows, step = [], model.network.step
+    monkeypatch.setattr(
+        model.network, "step", lambda value, *rest: (rows.append(value.shape), step(value, *rest))[1]
+    )
+    model.distribution(fixed=fixed).sample((7,))
+    assert rows == [(1, 2)] * 3 + [(7, 2)] * 2  # two values are known in both rows; the third is drawn
+
+
 def test_fixed_refusals():
     causal, masked = small_model(4, "lehmer", "autoregressive"), small_model(4, "lehmer")
     with pytest.raises(ModelError, match="row 1 of fixed has a free position before a known one"):
