@@ -118,8 +118,7 @@ def evaluate(
     for n in _sizes(measured, ranker.lengths, ratings):
         lists = make_lists(ratings, n, seed=asked.seed, lists=measured.lists)
         nfe = n if model.causal else asked.nfe or 1
-        samples = asked.draws(n) if model.causal or nfe > 1 else None
-        here = common | {"nfe": nfe, "samples": samples} | about
+        here = common | {"nfe": nfe} | about
         rs = _rs(measured, n, ordered=model.code.name == "insertion")
         started = time.perf_counter()
         some = {0, rs[len(rs) // 2], rs[-1]} if measured.calibrate else ()

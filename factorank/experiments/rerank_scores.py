@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from factorank.baselines.rankers import Ranker as Baseline
 
 KS = (1, 3, 5, 10)
-DRAWN = 20_480
-"""Items of a list that are drawn in all where places are not exact: with few draws the noise costs NDCG."""
+DRAWN, MOST_DRAWS = 16_384, 1024
+"""Items that are drawn in all for a list where places are not exact, and orders of it at most: with few draws the
+noise costs NDCG. What is observed is not drawn, and takes no time."""
 
 
 @dataclass
@@ -113,17 +114,17 @@ class Asked:
     """1 unless given for masked models, n for autoregressive ones."""
     references: int = 8
     samples: int | None = None
-    """Draws for places that are not exact, shared out over the references; unless given the more, the
-    shorter the list is."""
+    """Draws for places that are not exact, shared out over the references; unless given the more, the fewer
+    items are to be placed."""
     seed: int = 0
 
-    def draws(self, n: int) -> int:
-        """How many samples of an order of n.
+    def draws(self, n: int, r: int = 0) -> int:
+        """How many samples of an order of n of which r are observed.
 
-        >>> Asked().draws(20), Asked(samples=64).draws(20)
-        (1024, 64)
+        >>> Asked().draws(50), Asked().draws(50, 25), Asked().draws(20, 15), Asked(samples=64).draws(20)
+        (327, 655, 1024, 64)
         """
-        return max(DRAWN // n, 1) if self.samples is None else self.samples
+        return min(max(DRAWN // (n - r), 1), MOST_DRAWS) if self.samples is None else self.samples
 
 
 def ranked(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> tuple[Tensor, Tensor]:
@@ -133,7 +134,7 @@ def ranked(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> tuple[Tens
         by=asked.by,
         nfe=asked.nfe,
         references=asked.references,
-        samples=asked.draws(lists.n),
+        samples=asked.draws(lists.n, r),
         generator=torch.Generator().manual_seed(stream_seed(asked.seed, "references")),
     )
     n = lists.n
@@ -180,8 +181,12 @@ def score_ranker(
     for r in rs:
         order, places = ranked(ranker, lists, r, asked)
         length = bits(ranker, lists, r, asked)
-        code_length = {"bits": None if math.isnan(length) else length}
-        rows += [row | code_length for row in score_row(lists, order, r, ks)]
+        drawn = ranker.model.causal or asked.nfe not in (None, 1)
+        facts = {
+            "bits": None if math.isnan(length) else length,
+            "samples": asked.draws(lists.n, r) if drawn else None,
+        }
+        rows += [row | facts for row in score_row(lists, order, r, ks)]
         if r in calibrate:
             bins += list(calibration(places, lists, r, ks))
     return rows, bins
