@@ -54,6 +54,9 @@ class Fit:
     """default: one token for each item. paper: 2n tokens and the paper's network. small: minutes on a CPU."""
     objective: Literal["masked", "autoregressive"] | None = None
     """masked (unless given): all places in one evaluation. autoregressive: one after the other."""
+    told: Literal["order", "ratings"] | None = None
+    """What is known of the items that a user has rated already: their order (unless given), or the ratings,
+    which say more. Such a ranker takes an order as well."""
     n: int | None = None
     """The longest list."""
     features: tuple[Literal["mean", "factors", "given"], ...] | None = None
@@ -74,6 +77,7 @@ class Fit:
         setting = rerank.preset(
             self.preset,
             objective=self.objective,
+            told=self.told,
             n=self.n,
             features=self.features,
             steps=self.steps,

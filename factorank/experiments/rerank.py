@@ -108,6 +108,7 @@ def evaluate(
         "code": model.code.name,
         "objective": model.objective,
         "unmask": "left-to-right" if model.causal else None,
+        "reads": ranker.told,
         "by": asked.by,
         "references": asked.references,
         "on": measured.on,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 KS = (1, 3, 5, 10)
 DRAWN, MOST_DRAWS = 16_384, 1024
-"""Items that are drawn in all for a list where places are not exact, and orders of it at most: with few draws the
-noise costs NDCG. What is observed is not drawn, and takes no time."""
+"""Items that are drawn in all for a list where places are not exact, and orders of it at most: with few
+draws the noise costs NDCG. What is observed is not drawn, and takes no time."""
 
 
 @dataclass
@@ -48,9 +48,14 @@ class TestLists:
         """The first r places of the list, best first: int64 ``(lists, r)``."""
         return self.order[self.order < r].view(len(self.order), r)
 
-    def given(self, r: int, n: int) -> Lists:
-        """The lists padded to the n of a model, and what is observed of them."""
-        return Lists(torch.nn.functional.pad(self.items, (0, n - self.n), value=-1), self.observed(r))
+    def given(self, r: int, ranker: Ranker) -> Lists:
+        """The lists padded to the n of a ranker's model, and what it is told of them."""
+        observed = self.observed(r)
+        return Lists(
+            torch.nn.functional.pad(self.items, (0, ranker.model.n - self.n), value=-1),
+            observed,
+            relevance=self.relevance.gather(1, observed) if ranker.told == "ratings" else None,
+        )
 
 
 def make_lists(ratings: Ratings, n: int, *, seed: int = 0, lists: int = 1000) -> TestLists:
@@ -130,7 +135,7 @@ class Asked:
 def ranked(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> tuple[Tensor, Tensor]:
     """Orders ``(lists, n)`` of the ranker and the place probabilities ``(lists, n, n)``, on the CPU."""
     answers = ranker.answers(
-        lists.given(r, ranker.model.n).to(ranker.device),
+        lists.given(r, ranker).to(ranker.device),
         by=asked.by,
         nfe=asked.nfe,
         references=asked.references,
@@ -151,7 +156,7 @@ def bits(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> float:
     """
     model = ranker.model
     device = model.network.places.device
-    given = lists.given(r, model.n)
+    given = lists.given(r, ranker)
     keys = torch.rand(model.n, generator=torch.Generator().manual_seed(stream_seed(asked.seed, "bits")))
     nfe = (None if model.causal else 1) if asked.nfe is None else asked.nfe
     order = torch.nn.functional.pad(lists.order, (0, model.n - lists.n), value=-1).to(device)
@@ -243,7 +248,7 @@ def reference_change(
     first = torch.rand(model.n, generator=torch.Generator().manual_seed(seed))
     mixed, other = first.clone(), 1 - first
     mixed[:r] = other[:r]  # the observed items are the first r of the list
-    given = lists.given(r, model.n)
+    given = lists.given(r, ranker)
     changes = dict.fromkeys(("observed", "all"), 0.0)
     for start in range(0, len(given), 256):
         part = given.part(slice(start, start + 256)).to(device)

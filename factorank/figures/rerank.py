@@ -15,6 +15,14 @@ STYLES = {
         "--",
         2.0,
     ),
+    ("factorank", "masked", "ratings"): ("factorank, masked, told ratings", "0.3", "o", "-", 2.0),
+    ("factorank", "autoregressive", "ratings"): (
+        "factorank, autoregressive, told ratings",
+        "0.3",
+        "s",
+        "--",
+        2.0,
+    ),
     ("factorank", "masked", "prefix"): ("factorank, masked, 2n tokens (paper)", "0.45", "o", ":", 1.2),
     ("factorank", "autoregressive", "prefix"): (
         "factorank, autoregressive, 2n tokens (paper)",
@@ -145,7 +153,7 @@ def _legend(figure: Any, labelled: dict[str, Any]) -> None:
 
 def _key(row: dict[str, Any]) -> Any:
     if row["method"] == "factorank":
-        return row["method"], row["objective"], row["layout"]
+        return row["method"], row["objective"], "ratings" if row.get("reads") == "ratings" else row["layout"]
     return row["method"]
 
 

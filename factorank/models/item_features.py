@@ -10,8 +10,8 @@ from factorank.errors import ModelError
 from factorank.models.context import ItemContext, register_context
 
 POWERS = 4
-"""Of the relative rank of a known item, from 0 on, that its token is told."""
-Items = Tensor | tuple[Tensor, Tensor | None] | tuple[Tensor, Tensor | None, Tensor | None]
+"""Of the relative rank of a known item, and of its rating, from 0 on, that its token is told."""
+Items = Tensor | tuple[Tensor | None, ...]
 
 
 class FeatureContext(ItemContext):
@@ -23,7 +23,8 @@ class FeatureContext(ItemContext):
     seen has the id ``items`` and no embedding; its features come with it, as a pair of ids and features
     ``(*batch, n, features)`` in the units of :meth:`set_features` (NaN where unknown, read as the mean).
     A third part, ``(*batch,)``, says how many of the first items are known to stand in the user's order, best
-    first, to a context with ``ranks``.
+    first, to a context with ``ranks``. A fourth, ``(*batch, n)``, is what the user's ratings are, NaN where
+    they are not known, to a context with ``ratings``.
 
     Args:
         items: how many items have an embedding.
@@ -33,6 +34,8 @@ class FeatureContext(ItemContext):
             must do. What is learnt of rare items by heart is less, and new items can be ranked.
         std: of the first embeddings. Small ones keep rare items near to what their features say.
         ranks: whether tokens of known items say their rank among them, as a cubic of :math:`(2i + 1)/r - 1`.
+        ratings: whether tokens of items with a known rating say it, as a cubic of the rating in units of
+            :meth:`set_rating_scale`.
         layout: "aligned", a token shared with the code, or "prefix", n tokens before those of the code, as
             in the paper; the token then also says its place in the list, of ``places`` many.
 
@@ -54,6 +57,7 @@ class FeatureContext(ItemContext):
         ranks: bool = False,
         layout: str = "aligned",
         places: int = 0,
+        ratings: bool = False,
     ) -> None:
         super().__init__(items, width)
         if layout not in ("aligned", "prefix"):
@@ -69,6 +73,10 @@ class FeatureContext(ItemContext):
         self.ranks = nn.Linear(POWERS, width, bias=False) if ranks else None
         if self.ranks is not None:
             nn.init.normal_(self.ranks.weight, std=0.5 * POWERS**-0.5)
+        self.ratings = nn.Linear(POWERS, width, bias=False) if ratings else None
+        if self.ratings is not None:
+            nn.init.normal_(self.ratings.weight, std=0.5 * POWERS**-0.5)
+            self.register_buffer("rating_scale", torch.tensor([0.0, 1.0]))
         self.places = None
         if not self.aligned:
             self.places = nn.Parameter(torch.empty(places, width))
@@ -80,6 +88,12 @@ class FeatureContext(ItemContext):
     table: Tensor
     mean: Tensor
     scale: Tensor
+    rating_scale: Tensor
+
+    def set_rating_scale(self, ratings: Tensor) -> None:
+        """Take the mean and the standard deviation of these ratings as the units of ratings."""
+        spread = ratings.std(correction=0)
+        self.rating_scale.copy_(torch.stack([ratings.mean(), spread if spread > 0 else spread + 1]))
 
     def set_features(self, features: Tensor, together: Sequence[slice] = ()) -> None:
         """Take the features ``(items, features)`` of the items; NaN where unknown.
@@ -103,7 +117,9 @@ class FeatureContext(ItemContext):
         self.table.copy_(self._scaled(features.to(self.table.device)))
 
     def forward(self, items: Items) -> tuple[Tensor, Tensor]:
-        ids, given, known_first = (*items, None)[:3] if isinstance(items, tuple) else (items, None, None)
+        parts = items if isinstance(items, tuple) else (items,)
+        ids, given, known_first, rated = (*parts, None, None, None)[:4]
+        assert ids is not None
         new = torch.zeros_like(ids, dtype=torch.bool) if given is None else ids == self.items
         tokens, present = super().forward(torch.where(new, 0, ids))
         known = present & ~new
@@ -123,6 +139,11 @@ class FeatureContext(ItemContext):
             relative = (2 * place + 1) / count.clamp(min=1) - 1
             basis = torch.stack([relative**power for power in range(POWERS)], -1)
             tokens = tokens + self.ranks(basis.to(tokens.dtype)) * (place < count)[..., None]
+        if self.ratings is not None and rated is not None:
+            units = ((rated - self.rating_scale[0]) / self.rating_scale[1]).clamp(-3, 3)
+            basis = torch.stack([units**power for power in range(POWERS)], -1)
+            told = self.ratings(torch.where(rated.isnan()[..., None], 0, basis).to(tokens.dtype))
+            tokens = tokens + told * present[..., None]
         if self.places is not None:
             if ids.shape[-1] > len(self.places):
                 raise ModelError(f"the context has {len(self.places)} places, the list {ids.shape[-1]} items")
@@ -148,6 +169,7 @@ class FeatureContext(ItemContext):
             "ranks": self.ranks is not None,
             "layout": self.layout,
             "places": 0 if self.places is None else len(self.places),
+            "ratings": self.ratings is not None,
         }
 
 

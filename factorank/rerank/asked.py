@@ -38,15 +38,17 @@ def resolve(
     """The lists of a batch, padded to n, and the names of their items.
 
     ``observed`` of a user is an order, best first, or a mapping from items to ratings, whose ties are broken
-    at random and whose NaNs are items without a rating: they join the list.
+    at random and whose NaNs are items without a rating: they join the list. The ratings of such mappings are
+    the ``relevance`` of the lists, as they were given.
     """
     if len(items) != len(observed):
         raise FactorankError(f"there are {len(items)} lists of items but {len(observed)} of observed ones")
     rows, told, names = [], [], []
+    rated: list[list[float]] = []
     fresh: list[tuple[int, int, list[float]]] = []
     for user, (listed, seen) in enumerate(zip(items, observed, strict=True)):
         where = f"list {user}" if len(items) > 1 else "the list"
-        whole, (mentioned, order) = _as_list(listed), _observations(seen, generator)
+        whole, (mentioned, order, values) = _as_list(listed), _observations(seen, generator)
         place_of: dict[Any, int] = {}
         for place, name in enumerate(whole):
             if (first := place_of.setdefault(_key(catalogue, name), place)) != place:
@@ -74,6 +76,7 @@ def resolve(
                 index[place] = len(catalogue)
         rows.append(index + [-1] * (n - len(index)))
         told.append(known)
+        rated.append(values)
         names.append(whole)
     longest = max(map(len, told), default=0)
     features = None
@@ -81,12 +84,14 @@ def resolve(
         features = torch.zeros(len(rows), n, len(catalogue.features))
         for user, place, row in fresh:
             features[user, place] = torch.tensor(row)
+    some = any(isinstance(one, Mapping) for one in observed)
     lists = Lists(
         torch.tensor(rows, dtype=torch.int64).view(len(rows), n),
-        torch.tensor([one + [-1] * (longest - len(one)) for one in told], dtype=torch.int64).view(
-            len(rows), longest
-        ),
+        torch.tensor([one + [-1] * (longest - len(one)) for one in told]).long().view(len(rows), longest),
         features,
+        torch.tensor([one + [math.nan] * (longest - len(one)) for one in rated]).view(len(rows), longest)
+        if some
+        else None,
     )
     return lists, names
 
@@ -136,15 +141,19 @@ def _integer_ids(catalogue: Catalogue) -> torch.Tensor | None:
     return torch.tensor(catalogue.ids, dtype=torch.int64)
 
 
-def _observations(seen: Any, generator: torch.Generator) -> tuple[list[Item], list[Item]]:
-    """The items that a user's observations mention, and those whose preference is known, best first."""
+def _observations(seen: Any, generator: torch.Generator) -> tuple[list[Item], list[Item], list[float]]:
+    """The items that a user's observations mention, those whose preference is known, best first, and their
+    ratings, NaN if only the order is known."""
     if not isinstance(seen, Mapping):
         order = _as_list(seen)
-        return order, order
+        return order, order, [math.nan] * len(order)
     given = {name: float(value) for name, value in seen.items()}
     rated = [name for name, value in given.items() if not math.isnan(value)]
-    shuffled = torch.randperm(len(rated), generator=generator, device=generator.device).tolist()
-    return list(given), sorted((rated[i] for i in shuffled), key=lambda name: -given[name])
+    if len({given[name] for name in rated}) < len(rated):  # ties; else the generator stays as it is
+        shuffled = torch.randperm(len(rated), generator=generator, device=generator.device).tolist()
+        rated = [rated[i] for i in shuffled]
+    order = sorted(rated, key=lambda name: -given[name])
+    return list(given), order, [given[name] for name in order]
 
 
 def _as_list(given: Any) -> list[Item]:

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from factorank.data.ratings import Ratings, order_of
 from factorank.errors import FactorankError
@@ -10,25 +11,29 @@ from factorank.errors import FactorankError
 class RatingLists:
     """Makes batches from ratings: orders ``(batch, n)`` of preference and items ``(batch, n)``, -1 pads.
 
+    With ``told`` the items come with their relevances ``(batch, n)``, as a pair.
+
     Which ratings of a user, their order in the list (the reference of the code) and the order of equal
     ratings are drawn anew each time. Tensor operations alone, on the generator's device.
     """
 
     capturable = True
 
-    def __init__(self, ratings: Ratings, n: int, shortest: int | None = None) -> None:
-        self.ratings, self.n, self.shortest = ratings, n, shortest
+    def __init__(self, ratings: Ratings, n: int, shortest: int | None = None, told: bool = False) -> None:
+        self.ratings, self.n, self.shortest, self.told = ratings, n, shortest, told
         enough = ratings.users_with(n if shortest is None else shortest)
         if not len(enough):
             raise FactorankError(
                 f"no user has the {n if shortest is None else shortest} ratings that the shortest list takes"
             )
 
-    def __call__(self, batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, batch_size: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
         if self.ratings.device != generator.device:
             self.ratings = self.ratings.to(generator.device)
         items, relevance = self.ratings.draw(self.n, batch_size, generator, shortest=self.shortest)
-        return preferred(items, relevance, generator), items
+        return preferred(items, relevance, generator), (items, relevance) if self.told else items
 
 
 def preferred(items: Tensor, relevance: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -37,8 +42,13 @@ def preferred(items: Tensor, relevance: Tensor, generator: torch.Generator | Non
 
 
 def held_out_lists(
-    ratings: Ratings, n: int, shortest: int | None, count: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+    ratings: Ratings,
+    n: int,
+    shortest: int | None,
+    count: int,
+    generator: torch.Generator,
+    told: bool = False,
+) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
     """``count`` lists of users that are not trained on, as :class:`RatingLists` makes them.
 
     Where nobody has n ratings, and shorter lists are trained on, the longest are as long as there are.
@@ -50,8 +60,8 @@ def held_out_lists(
             f"validation users have up to {longest} ratings, but a list takes {least}; lower shortest or n,"
             " or hold out more users"
         )
-    order, items = RatingLists(ratings, longest, shortest)(count, generator)
-    return tuple(torch.nn.functional.pad(part, (0, n - longest), value=-1) for part in (order, items))  # type: ignore[return-value]
+    batch = RatingLists(ratings, longest, shortest, told)(count, generator)
+    return tree_map(lambda part: torch.nn.functional.pad(part, (0, n - longest), value=-1), batch)
 
 
 def mean_gains(ratings: Ratings, n: int, generator: torch.Generator, lists: int = 20_000) -> Tensor:

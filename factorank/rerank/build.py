@@ -41,7 +41,10 @@ def build(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[st
         sorts(setting),
         setting.layout,
         0 if setting.layout == "aligned" else setting.n,
+        reads_ratings(setting),
     )
+    if context.ratings is not None:
+        context.set_rating_scale(ratings.relevance(ratings.values).cpu())
     if features is not None:
         factors = [column for column, name in enumerate(names) if name.startswith("factor ")]
         together = [slice(factors[0], factors[-1] + 1)] if factors else []
@@ -65,6 +68,18 @@ def sorts(setting: Setting) -> bool:
     if setting.known not in ("sorted", "random"):
         raise FactorankError(f"known items stand 'sorted' or 'random', not {setting.known!r}")
     return setting.known == "sorted" and setting.code == "insertion"
+
+
+def reads_ratings(setting: Setting) -> bool:
+    """Whether the network is told the ratings of observed items."""
+    if setting.told not in ("order", "ratings"):
+        raise FactorankError(f"a ranker is told the 'order' or the 'ratings', not {setting.told!r}")
+    if setting.told == "ratings" and not sorts(setting):
+        raise FactorankError(
+            "ratings are told to rankers with the code 'insertion' and known='sorted', not"
+            f" {setting.code!r} and {setting.known!r}"
+        )
+    return setting.told == "ratings"
 
 
 def takes_shorter(model: PermutationModel) -> bool:

@@ -16,6 +16,9 @@ from torch import Tensor, nn
 from factorank.models import PermutationModel, autoregressive, orders
 from factorank.models.context import encode_context
 
+WITHHELD = 0.2
+"""The share of the lists that a ranker which is told ratings learns from their order alone."""
+
 
 class SortedPrefix(nn.Module):
     """A model with the loss of its order given the sorted first r items, r uniform on 1..n-1; for ``train``.
@@ -32,30 +35,44 @@ class SortedPrefix(nn.Module):
         self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
     ) -> tuple[Tensor, ...]:
         """The random numbers of :meth:`loss`, as :meth:`PermutationModel.noise`."""
-        drawn = self.model.noise(batch, device=device, generator=generator)
-        if drawn is not None:
-            return drawn
+        drawn: tuple[Tensor, ...] | None = self.model.noise(batch, device=device, generator=generator)
         options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
-        grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
-        return ((grid + torch.rand((), **options)).frac(),)
+        if drawn is None:
+            grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
+            drawn = ((grid + torch.rand((), **options)).frac(),)
+        # Whether ratings are told does not depend on how many: the grid of that has an order.
+        return (*drawn, torch.rand(batch, **options)) if reads_ratings(self.model) else drawn
 
     def loss(
         self,
         order: Tensor,
-        context: Tensor,
+        context: Tensor | tuple[Tensor, Tensor],
         *,
         generator: torch.Generator | None = None,
         noise: tuple[Tensor, ...] | None = None,
     ) -> Tensor:
-        """The loss in nats of each order ``(batch, n)`` of items ``(batch, n)``: ``(batch,)``."""
+        """The loss in nats of each order ``(batch, n)`` of items ``(batch, n)``: ``(batch,)``.
+
+        The context is the items, or a pair of them and their relevances ``(batch, n)``, of which a model that
+        reads ratings is told those of the first r.
+        """
         model = self.model
+        items, relevance = context if isinstance(context, tuple) else (context, None)
         if noise is None:
             noise = self.noise(order.shape[:-1], device=order.device, generator=generator)
         length = (order >= 0).sum(-1)
         # The first value is always 0, known or not: r = 0 is taken as r = 1.
         free = (noise[0] * (length - 1)).long().clamp(max=length - 2).clamp(min=0) + 1
-        order, items = sorted_first(order, context, length - free)
-        told = items, None, told_ranks(length - free)
+        reference, order = sorted_reference(order, length - free)
+        told: tuple[Tensor | None, ...] = (
+            items.gather(-1, reference),
+            None,
+            told_ranks(length - free),
+        )
+        if relevance is not None:
+            first = torch.arange(model.n, device=order.device) < (length - free)[..., None]
+            shown = first & (noise[-1] >= WITHHELD)[..., None]
+            told = (*told, torch.where(shown, relevance.gather(-1, reference), torch.nan))
         if not model.causal:
             strata = (free - 0.5) / length.clamp(min=1)
             return model.loss(order, told, noise=(strata, noise[1]))
@@ -80,18 +97,22 @@ def told_ranks(r: Tensor) -> Tensor:
     return torch.where(r > 1, r, 0)
 
 
-def sorted_first(order: Tensor, items: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """The same lists in another reference: their first r items, ``(batch,)``, best first, then the rest.
+def reads_ratings(model: PermutationModel) -> bool:
+    """Whether the model's context takes the ratings of observed items."""
+    return getattr(model.context, "ratings", None) is not None
 
-    Orders and items are ``(batch, n)``, -1 past the end of a list.
 
-    >>> order = torch.tensor([[3, 1, 0, 2]])  # of the items at these places of the list
-    >>> sorted_first(order, torch.tensor([[10, 11, 12, 13]]), torch.tensor([3]))
-    (tensor([[3, 0, 1, 2]]), tensor([[11, 10, 12, 13]]))
+def sorted_reference(order: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """A reference for lists, the first r items ``(batch,)``, best first, then the others; their order in it.
+
+    Orders are ``(batch, n)``, -1 past the end of a list.
+
+    >>> sorted_reference(torch.tensor([[3, 1, 0, 2]]), torch.tensor([3]))  # the items at these places
+    (tensor([[1, 0, 2, 3]]), tensor([[3, 0, 1, 2]]))
     """
     n = order.shape[-1]
     place = torch.arange(n, device=order.device)
     rank = torch.where(order < 0, place, order).argsort(-1)
     reference = torch.where(place < r[..., None], rank, n + place).argsort(-1)
     renamed = rank.gather(-1, reference).argsort(-1)
-    return torch.where(order < 0, -1, renamed), items.gather(-1, reference)
+    return reference, torch.where(order < 0, -1, renamed)

@@ -8,7 +8,7 @@ and at few evaluations it takes positions as independent that are not; the mean 
 better than any of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,7 +20,7 @@ from factorank.models import PermutationLaw, PermutationModel
 from factorank.models.choosers import Draw
 from factorank.models.given import evaluating, last
 from factorank.permutations import inverse
-from factorank.rerank.objective import told_ranks
+from factorank.rerank.objective import reads_ratings, told_ranks
 
 AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
 """How many tokens a network evaluation takes at a time, by device: on a CPU they should fit its caches."""
@@ -31,25 +31,36 @@ class Lists:
     """Lists of items, and the order that is known of some of them.
 
     ``items (rows, n)`` are the context's ids, -1 after the end; ``observed (rows, r)`` places in the list,
-    best first, -1 after the end; ``features (rows, n, f)`` of items that have no embedding, or None.
+    best first, -1 after the end; ``features (rows, n, f)`` of items that have no embedding, or None;
+    ``relevance (rows, r)`` of the observed ones, NaN where it is not known, or None.
     """
 
     items: Tensor
     observed: Tensor
     features: Tensor | None = None
+    relevance: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.items)
 
     def part(self, rows: slice) -> "Lists":
-        return Lists(
-            self.items[rows], self.observed[rows], None if self.features is None else self.features[rows]
-        )
+        return self._each(lambda tensor: tensor[rows])
 
     def to(self, device: torch.device) -> "Lists":
         """The same on a device."""
-        features = None if self.features is None else self.features.to(device)
-        return Lists(self.items.to(device), self.observed.to(device), features)
+        return self._each(lambda tensor: tensor.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Lists":
+        return Lists(*(None if part is None else change(part) for part in vars(self).values()))  # type: ignore[arg-type]
+
+    @property
+    def telling(self) -> Tensor:
+        """Which rows have observations that say something, bool ``(rows, 1)``: the order of two items or
+        more, or a rating. One item alone, without its rating, says nothing."""
+        several = (self.observed >= 0).sum(-1, keepdim=True) > 1
+        if self.relevance is None:
+            return several
+        return several | ((self.observed >= 0) & ~self.relevance.isnan()).any(-1, keepdim=True)
 
     @property
     def seen(self) -> Tensor:
@@ -62,11 +73,11 @@ class Lists:
 def reference_of(lists: Lists, keys: Tensor, *, known: str = "random") -> Tensor:
     """References ``(rows, n)``: the observed places, the others, what is past the end, each by ``keys (n,)``.
 
-    With ``known="sorted"`` the observed ones stand in their own order, best first. One observed item says
-    nothing and is treated as none: r = 1 is the same law as r = 0.
+    With ``known="sorted"`` the observed ones stand in their own order, best first. One observed item without
+    its rating says nothing and is treated as none: r = 1 is the same law as r = 0.
     """
-    several = (lists.observed >= 0).sum(-1, keepdim=True) > 1
-    group = torch.where(lists.items < 0, 2, torch.where(lists.seen & several, 0, 1))
+    telling = lists.telling
+    group = torch.where(lists.items < 0, 2, torch.where(lists.seen & telling, 0, 1))
     sort_keys = group + keys
     if known == "sorted" and lists.observed.shape[-1] > 1:
         n, r = lists.items.shape[-1], lists.observed.shape[-1]
@@ -75,7 +86,7 @@ def reference_of(lists: Lists, keys: Tensor, *, known: str = "random") -> Tensor
         wide = wide.scatter(
             -1, torch.where(lists.observed < 0, n, lists.observed), rank.expand(len(lists), r)
         )
-        sort_keys = torch.where(several, wide[:, :n], sort_keys)
+        sort_keys = torch.where(telling, wide[:, :n], sort_keys)
     return sort_keys.argsort(-1)
 
 
@@ -92,6 +103,10 @@ def law_given(
     counts = (lists.observed >= 0).sum(-1, keepdim=True)
     ranked = getattr(model.context, "ranks", None) is not None
     context = items if features is None and not ranked else (items, features, told_ranks(counts[:, 0]))
+    if lists.relevance is not None and reads_ratings(model):
+        at = torch.where(lists.observed < 0, n, lists.observed)
+        rated = torch.full((len(lists), n + 1), torch.nan, device=device).scatter(-1, at, lists.relevance)
+        context = (*context, rated[:, :n].gather(-1, reference))
     if model.code.name != "insertion":
         if bool((counts > 1).any()):
             raise ModelError(

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from factorank.rerank import asked, choose
 from factorank.rerank.batches import RatingLists, held_out_lists, mean_gains
 from factorank.rerank.build import build, fitted, sorts, takes_shorter, training_options
 from factorank.rerank.catalogue import Catalogue
-from factorank.rerank.objective import SortedPrefix
+from factorank.rerank.objective import SortedPrefix, reads_ratings
 from factorank.rerank.places import Lists, one_order, place_probabilities
 from factorank.rerank.result import Reranking
 from factorank.rerank.settings import Setting
@@ -49,8 +49,11 @@ class Ranker:
         gains: Tensor,
         setting: Setting | None = None,
         result: TrainResult | None = None,
+        units: tuple[float, float] = (0.0, 1.0),
     ) -> None:
         self.model, self.catalogue, self.setting, self.result = model, catalogue, setting, result
+        self.units = units
+        """Shift and scale that make relevances of ratings; see :meth:`Ratings.relevance`."""
         self.gains = gains.cpu()
         """The mean gain of each place of a training list of n, ``(n,)``."""
 
@@ -58,6 +61,11 @@ class Ranker:
     def known(self) -> str:
         """How observed items stand in the reference: "sorted" or "random"; see the setting."""
         return "random" if self.setting is None else self.setting.known
+
+    @property
+    def told(self) -> str:
+        """What it is told of observed items: their "order", or their "ratings" as well."""
+        return "ratings" if reads_ratings(self.model) else "order"
 
     @property
     def device(self) -> torch.device:
@@ -100,11 +108,12 @@ class Ranker:
         model, names = build(setting, ratings)
         generator = torch.Generator().manual_seed(setting.seed)
         gains = mean_gains(ratings, setting.n, generator)
-        lists = RatingLists(ratings, setting.n, setting.shortest)
+        told = reads_ratings(model)
+        lists = RatingLists(ratings, setting.n, setting.shortest, told)
         shortest = setting.n if setting.shortest is None else setting.shortest
         kept = None
         if len(held):
-            kept = held_out_lists(held, setting.n, setting.shortest, setting.held_out, generator)
+            kept = held_out_lists(held, setting.n, setting.shortest, setting.held_out, generator, told)
         was_padded, model.padded = model.padded, model.padded and shortest < setting.n
         chosen = {"patience": setting.patience if kept is not None else None} | options
         result = train(
@@ -115,7 +124,8 @@ class Ranker:
             **training_options(setting) | chosen,
         )
         model.padded = was_padded
-        ranker = cls(model, Catalogue(ratings.ids, ratings.titles, names), gains, setting, result)
+        units = float(ratings.shift), float(ratings.scale)
+        ranker = cls(model, Catalogue(ratings.ids, ratings.titles, names), gains, setting, result, units)
         if out is not None:
             ranker.save(out)
         return ranker
@@ -141,8 +151,9 @@ class Ranker:
                 an integer array or tensor of ids, ``(m,)`` or ``(users, m)``, -1 pads.
             observed: items in the user's order, best first (lists and arrays as for ``items``), or a mapping
                 from items to ratings: equal ratings are put in random order, an item whose rating is NaN is
-                one to rank. Observed items that ``items`` leaves out join the list. One observed item says
-                the same as none.
+                one to rank. Observed items that ``items`` leaves out join the list. A ranker that was trained
+                with ``told="ratings"`` reads the ratings of a mapping; others read their order, of which one
+                item says the same as none.
             k: for the probability of being among the first k.
             by: what the answer is sorted by: "gain", the expected gain (see
                 :func:`factorank.rerank.choose.expected_gain`), "place", the mean place, or it is the "mode"
@@ -176,6 +187,8 @@ class Ranker:
             users = [items] if single else list(items)
             told = [observed] if single else ([None] * len(users) if observed is None else list(observed))
             lists, names = asked.resolve(self.catalogue, self.model.n, users, told, new or {}, generator)
+            if lists.relevance is not None:  # ratings, as they were given
+                lists.relevance = (lists.relevance + self.units[0]) * self.units[1]
         else:
             names = _NamesOf(self.catalogue.ids, lists.items)
         answer = self.rank(
@@ -249,6 +262,8 @@ class Ranker:
         """Orders ``(rows, n)`` of the places of lists, -1 past the end, and place probabilities
         ``(rows, n, n)``, in parts of the rows; the lists are on the model's device."""
         model = self.model
+        if not reads_ratings(model):
+            lists = replace(lists, relevance=None)
         nfe = (None if model.causal else 1) if nfe is None else nfe
         if bool((lists.items < 0).any()) and not takes_shorter(model):
             raise ModelError(
@@ -296,6 +311,7 @@ class Ranker:
                 "setting": None if self.setting is None else asdict(self.setting),
                 "features": list(self.catalogue.features),
                 "gains": self.gains.tolist(),
+                "units": list(self.units),
                 "ids": list(self.catalogue.ids),
                 "titles": self.catalogue.titles,
             },
@@ -323,6 +339,7 @@ class Ranker:
             Catalogue(facts["ids"], facts["titles"], facts["features"]),
             torch.tensor(facts["gains"]),
             setting,
+            units=tuple(facts.get("units", (0.0, 1.0))),
         )
 
     def to(self, device: torch.device | str) -> "Ranker":

@@ -21,6 +21,9 @@ class Setting:
     """"aligned": one token for an item and its code value; "prefix": 2n tokens, as in the paper."""
     masks: Masks = "suffix"
     """Which positions a masked model learns to predict; see :class:`factorank.PermutationModel`."""
+    told: str = "order"
+    """What is known of the observed items: their "order", or their "ratings", which say more: one item that
+    is rated low says that others are preferred. A ranker that was told ratings takes an order as well."""
     known: str = "sorted"
     """How the observed items stand in the reference: "sorted", best first, or "random", as in the paper."""
     width: int = 128
@@ -56,6 +59,7 @@ class Setting:
     def name(self) -> str:
         """A name for the folder of a run, of what most often differs."""
         parts = [self.objective, self.code, self.layout, f"n{self.n}", f"seed{self.seed}"]
+        parts += ["ratings"] if self.told == "ratings" else []
         parts += [self.label] if self.label else []
         return "-".join(parts)
 

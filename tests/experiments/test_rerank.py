@@ -117,8 +117,8 @@ def test_calibration_of_a_law_that_is_true(masked, data):
 
     lists = make_lists(data, 6, lists=6000)
     generator = torch.Generator().manual_seed(stream_seed(0, "references"))
-    reference = reference_of(lists.given(0, 8), torch.rand((1, 8), generator=generator)[0])
-    law = law_given(masked.model, lists.given(0, 8), reference)
+    reference = reference_of(lists.given(0, masked), torch.rand((1, 8), generator=generator)[0])
+    law = law_given(masked.model, lists.given(0, masked), reference)
     drawn = law.sample(generator=torch.Generator().manual_seed(0))[:, :6]
     lists.order = reference.gather(-1, drawn)
     _, places = ranked(masked, lists, 0, Asked(references=1))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from factorank.rerank.batches import preferred
-from factorank.rerank.objective import SortedPrefix, sorted_first
+from factorank.rerank.objective import SortedPrefix, sorted_reference
 from factorank.rerank.places import Lists, law_given, reference_of
 from tests.rerank.made import ranker, ratings
 
@@ -20,7 +20,8 @@ def test_sorting_the_known_items_changes_the_reference_only():
     length = (items >= 0).sum(-1)
     for r in (0, 1, 3, 8):
         known = length.clamp(max=r)
-        new_order, new_items = sorted_first(order, items, known)
+        reference, new_order = sorted_reference(order, known)
+        new_items = items.gather(-1, reference)
         for row in range(len(items)):
             end, here = int(length[row]), int(known[row])
             before, after = (

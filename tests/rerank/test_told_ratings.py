@@ -1,0 +1,109 @@
+"""Rankers that are told the ratings of observed items, and not their order alone."""
+
+import pytest
+import torch
+
+import factorank as fr
+from factorank.data.ratings import Ratings
+from factorank.errors import FactorankError
+from factorank.rerank.batches import preferred
+from factorank.rerank.objective import WITHHELD, SortedPrefix
+from factorank.rerank.places import Lists, law_given, reference_of
+from tests.rerank.made import SMALL, ranker, ratings
+
+
+@pytest.fixture(scope="module")
+def told():
+    return ranker(told="ratings", steps=20)
+
+
+@pytest.mark.parametrize("withheld", [True, False])
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_the_loss_is_that_of_the_law_given_the_ratings(objective, withheld):
+    model = ranker(objective, told="ratings", steps=20).model
+    generator = torch.Generator().manual_seed(0)
+    items, relevance = ratings().draw(8, 40, generator, shortest=3)
+    order = preferred(items, relevance, generator)
+    length = (items >= 0).sum(-1)
+    training = SortedPrefix(model).eval()
+    chance = torch.full((40,), 0.99 * WITHHELD if withheld else WITHHELD)
+    for r in (1, 2, 5):
+        free = (length - r).clamp(min=1)
+        strata = (free - 0.5) / (length - 1)
+        losses = training.loss(order, (items, relevance), noise=(strata, torch.zeros(40, 8), chance))
+        first = torch.where(order < (length - free)[:, None], order, -1)
+        observed = first.gather(1, (first < 0).long().argsort(dim=1, stable=True))
+        rated = relevance.gather(1, observed.clamp(min=0))
+        lists = Lists(items, observed, relevance=None if withheld else rated)
+        reference = reference_of(lists, torch.arange(8) / 8, known="sorted")
+        law = law_given(model, lists, reference, None if model.causal else 1)
+        place_of = reference.argsort(-1)
+        renamed = torch.where(order < 0, -1, place_of.gather(-1, order.clamp(min=0)))
+        torch.testing.assert_close(losses, -law.log_prob(renamed) * length / free)
+
+
+def test_some_lists_are_learnt_from_their_order_alone(told):
+    *_, chance = SortedPrefix(told.model).noise(torch.Size([5000]), device="cpu", generator=torch.Generator())
+    assert (chance < WITHHELD).float().mean() == pytest.approx(WITHHELD, abs=0.03)
+    assert len(SortedPrefix(ranker().model).noise(torch.Size([5]), device="cpu")) == 2
+
+
+def test_a_rating_says_what_an_order_of_one_does_not(told):
+    items = list(range(100, 107))
+    none, one = told.rerank(items, k=2), told.rerank(items, [103], k=2)
+    torch.testing.assert_close(none.top, one.top, rtol=0, atol=0)
+    high, low = (told.rerank(items, {103: rating}, k=2) for rating in (5.0, 1.0))
+    assert (high.place.sort().values - low.place.sort().values).abs().max() > 1e-3
+    order = ranker()
+    rated, alone = order.rerank(items, {103: 5.0}, k=2), order.rerank(items, k=2)
+    torch.testing.assert_close(rated.top, alone.top, rtol=0, atol=0)
+
+
+def test_users_with_and_without_ratings_in_one_batch(told):
+    items = [[100, 101, 102, 103, 104]] * 3
+    known = [{101: 2.0, 104: 4.5}, [104, 101], {103: 1.0}]
+    together = told.rerank(items, known, k=2)
+    for user in range(3):
+        alone = told.rerank(items[user], known[user], k=2)
+        assert together[user].items == alone.items
+        torch.testing.assert_close(together[user].top, alone.top)
+    assert (together[0].place.sort().values - together[1].place.sort().values).abs().max() > 1e-3
+
+
+def test_ratings_are_given_in_the_units_of_the_table(tmp_path):
+    made = ratings()
+    rows = made.users.tolist(), [made.ids[i] for i in made.items.tolist()], (made.values * 4 - 10).tolist()
+    wide = Ratings.from_rows(*rows)  # -8 to 10: moved up, and scaled to 0..5
+    setting = fr.rerank.preset("small", **SMALL | {"told": "ratings"})
+    asked = fr.Ranker.fit(wide, 0.2, setting=setting, device="cpu")
+    assert asked.units == (wide.shift, wide.scale) != (0.0, 1.0)
+    mean, spread = asked.model.context.rating_scale.tolist()
+    relevance = wide.relevance(wide.values)
+    assert (mean, spread) == pytest.approx((float(relevance.mean()), float(relevance.std())), rel=0.1)
+    asked.save(tmp_path)
+    again = fr.Ranker.load(tmp_path)
+    assert (again.units, again.told) == (asked.units, "ratings")
+    wanted, got = (one.rerank([100, 101, 102], {103: 9.0}, k=2) for one in (asked, again))
+    torch.testing.assert_close(wanted.top, got.top, rtol=0, atol=0)
+
+
+def test_one_rating_tells_the_taste_of_a_user():
+    """Half of the users like even items, half odd ones: a rating can say which, an order of one cannot."""
+    rows = [
+        (user, item, 5.0 if (user + item) % 2 else 1.0 + 0.1 * item)
+        for user in range(80)
+        for item in range(8)
+    ]
+    data = Ratings.from_rows(*map(list, zip(*rows, strict=True)))
+    setting = fr.rerank.preset("small", **SMALL | {"told": "ratings", "steps": 150, "rank": 1})
+    asked = fr.Ranker.fit(data, 0.1, setting=setting, device="cpu", lr=0.01)
+    for rating, liked in ((5.0, 0), (1.0, 1)):
+        answer = asked.rerank(list(range(1, 7)), {0: rating}, references=4)
+        assert {item % 2 for item in [item for item in answer.items if item][:3]} == {liked}
+
+
+def test_refusals():
+    with pytest.raises(FactorankError, match="the 'order' or the 'ratings', not 'stars'"):
+        ranker(told="stars")
+    with pytest.raises(FactorankError, match="known='sorted', not 'insertion' and 'random'"):
+        ranker(told="ratings", known="random")
