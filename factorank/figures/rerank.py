@@ -41,6 +41,11 @@ STYLES = {
     "uniform-rim": ("uniform-rim", "0.7", "<", ":", 1.0),
 }
 """Label, grey, marker, line and its width of each method, so that the figure can be read in print."""
+BASE = "mean-rating"
+"""What others are compared with where they are close together."""
+FAR_BELOW = ("popularity", "uniform-rim")
+FEWEST = 30
+"""Items that a bin of the calibration has at least: the share of a few is noise."""
 
 
 def rerank_figure(
@@ -48,7 +53,8 @@ def rerank_figure(
 ) -> None:
     """NDCG@10 (@5 for n = 10) of the unobserved items against how many are observed, a panel for each n.
 
-    A row of panels for each set of data; means over the seeds.
+    A row of panels for each set of data, and below it one of what the better methods add to the mean rating;
+    means over the seeds.
     """
     pyplot = pyplot_module()
     rows = [row for row in read_results(results) if row.get("code") in (None, "insertion")]
@@ -56,22 +62,27 @@ def rerank_figure(
         raise FactorankError(f"{results} holds nothing to draw")
     sets = list(dict.fromkeys(row["data"] for row in rows))
     sizes = sorted({row["n"] for row in rows})
+    compared = {row["data"] for row in rows if row["method"] == BASE}
+    lines = [(data, above) for data in sets for above in (False, True) if not above or data in compared]
     figure, axes = pyplot.subplots(
-        len(sets),
+        len(lines),
         len(sizes),
-        figsize=(4.6 * len(sizes), 3.9 * len(sets)),
+        figsize=(4.6 * len(sizes), 3.9 * len(lines)),
         squeeze=False,
         layout="constrained",
     )
     labelled: dict[str, Any] = {}
-    for line, data in zip(axes, sets, strict=True):
+    for line, (data, above) in zip(axes, lines, strict=True):
         for axis, n in zip(line, sizes, strict=True):
             k = 10 if n > 10 else 5
             here = [row for row in rows if (row["data"], row["n"], row["k"]) == (data, n, k)]
             axis.set_visible(bool(here))
+            base = dict(_means([row for row in here if row["method"] == BASE], key))
             for style, (label, grey, mark, dashes, width) in STYLES.items():
                 points = _means([row for row in here if _key(row) == style], key)
-                if points:
+                if above:
+                    points = [(r, value - base[r]) for r, value in points if r in base]
+                if points and not (above and style in FAR_BELOW):
                     (labelled[label],) = axis.plot(
                         *zip(*points, strict=True),
                         color=grey,
@@ -82,6 +93,7 @@ def rerank_figure(
                         markerfacecolor=grey if width > 1.5 else "white",
                     )
             what = "unobserved items" if key == "ndcg_unobserved" else "whole list"
+            what = f"less that of {BASE}" if above else what
             axis.set(title=f"{data}, n = {n}", xlabel="observed items r", ylabel=f"NDCG@{k}, {what}")
             axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(alpha=0.3)
@@ -92,13 +104,17 @@ def rerank_figure(
 def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
     """Stated probability of the top k against how often it was so, a panel for each set of data and n.
 
-    Bins of all r and seeds together; the area of a mark grows with what the bin holds.
+    Bins of all r and seeds together, without those that hold next to nothing; the area of a mark grows with
+    what the bin holds.
     """
     pyplot = pyplot_module()
     rows = read_results(results)
     if not rows:
         raise FactorankError(f"{results} holds nothing to draw")
-    panels = list(dict.fromkeys((row["data"], row["n"]) for row in rows))
+    sets = list(dict.fromkeys(row["data"] for row in rows))
+    panels = sorted(
+        {(row["data"], row["n"]) for row in rows}, key=lambda panel: (sets.index(panel[0]), panel[1])
+    )
     across = len({n for _, n in panels})
     down = -(-len(panels) // across)
     figure, axes = pyplot.subplots(
@@ -118,6 +134,7 @@ def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[
                         total = bins.setdefault(row["bin"], [0.0, 0.0, 0.0])
                         for i, value in enumerate((1.0, row["stated"], row["hit"])):
                             total[i] += row["count"] * value
+                bins = {b: total for b, total in bins.items() if total[0] >= FEWEST}
                 if bins:
                     counts, stated, hit = zip(*(bins[b] for b in sorted(bins)), strict=True)
                     labelled[f"{objective}, k = {k}"] = axis.scatter(

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from factorank.errors import ModelError
 from factorank.models.context import ItemContext, register_context
+from factorank.models.taste import Taste
 
 POWERS = 4
 """Of the relative rank of a known item, and of its rating, from 0 on, that its token is told."""
@@ -36,6 +37,8 @@ class FeatureContext(ItemContext):
         ranks: whether tokens of known items say their rank among them, as a cubic of :math:`(2i + 1)/r - 1`.
         ratings: whether tokens of items with a known rating say it, as a cubic of the rating in units of
             :meth:`set_rating_scale`.
+        taste: rank and levels of a :class:`factorank.models.taste.Taste`, whose posterior given what is known
+            tokens then say; (0, 0) for none.
         layout: "aligned", a token shared with the code, or "prefix", n tokens before those of the code, as
             in the paper; the token then also says its place in the list, of ``places`` many.
 
@@ -58,6 +61,7 @@ class FeatureContext(ItemContext):
         layout: str = "aligned",
         places: int = 0,
         ratings: bool = False,
+        taste: Sequence[int] = (0, 0),
     ) -> None:
         super().__init__(items, width)
         if layout not in ("aligned", "prefix"):
@@ -77,6 +81,8 @@ class FeatureContext(ItemContext):
         if self.ratings is not None:
             nn.init.normal_(self.ratings.weight, std=0.5 * POWERS**-0.5)
             self.register_buffer("rating_scale", torch.tensor([0.0, 1.0]))
+        self.taste = Taste(items, *taste) if taste[0] else None
+        self.expected = nn.Linear(2, width, bias=False) if self.taste is not None else None
         self.places = None
         if not self.aligned:
             self.places = nn.Parameter(torch.empty(places, width))
@@ -144,6 +150,8 @@ class FeatureContext(ItemContext):
             basis = torch.stack([units**power for power in range(POWERS)], -1)
             told = self.ratings(torch.where(rated.isnan()[..., None], 0, basis).to(tokens.dtype))
             tokens = tokens + told * present[..., None]
+        if self.taste is not None and self.expected is not None:
+            tokens = tokens + self.expected(self.taste(ids, known_first, rated)) * present[..., None]
         if self.places is not None:
             if ids.shape[-1] > len(self.places):
                 raise ModelError(f"the context has {len(self.places)} places, the list {ids.shape[-1]} items")
@@ -170,6 +178,7 @@ class FeatureContext(ItemContext):
             "layout": self.layout,
             "places": 0 if self.places is None else len(self.places),
             "ratings": self.ratings is not None,
+            "taste": (0, 0) if self.taste is None else (self.taste.rank, len(self.taste.levels)),
         }
 
 

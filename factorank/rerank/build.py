@@ -11,6 +11,7 @@ from factorank.models import PermutationModel
 from factorank.models.item_features import FeatureContext
 from factorank.rerank.features import item_features
 from factorank.rerank.settings import Setting
+from factorank.rerank.tastes import LEVELS, set_taste
 
 
 def fitted(setting: Setting, ratings: Ratings) -> Setting:
@@ -42,7 +43,12 @@ def build(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[st
         setting.layout,
         0 if setting.layout == "aligned" else setting.n,
         reads_ratings(setting),
+        (min(setting.rank, ratings.item_count), LEVELS)
+        if "taste" in setting.features and sorts(setting)
+        else (0, 0),
     )
+    if context.taste is not None:
+        set_taste(context.taste, ratings.to("cpu"), torch.Generator().manual_seed(setting.seed))
     if context.ratings is not None:
         context.set_rating_scale(ratings.relevance(ratings.values).cpu())
     if features is not None:

@@ -6,7 +6,7 @@ from torch import Tensor
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 
-PARTS = ("mean", "factors", "given")
+PARTS = ("mean", "factors", "taste", "given")
 SHRINK = 5.0
 """Ratings of average height that every mean is shrunk by."""
 PAIR_SHRINK = 20.0
@@ -20,7 +20,8 @@ def item_features(ratings: Ratings, parts: tuple[str, ...], rank: int) -> tuple[
 
     "mean": the shrunk mean relevance, and the logarithm of the number of ratings. "factors": ``rank``
     principal components of what is left of the ratings without the means of items and users. "given": the
-    columns that the ratings came with.
+    columns that the ratings came with. "taste" is no number of an item; see
+    :mod:`factorank.rerank.tastes`.
     """
     for part in parts:
         if part not in PARTS:
