@@ -59,8 +59,9 @@ class Fit:
     which say more. Such a ranker takes an order as well."""
     n: int | None = None
     """The longest list."""
-    features: tuple[Literal["mean", "factors", "given"], ...] | None = None
-    """What is known of an item beside its embedding: mean rating, factors, columns of the item table."""
+    features: tuple[Literal["mean", "factors", "taste", "given"], ...] | None = None
+    """What is known of an item beside its embedding: mean rating, factors, what these say given the items
+    observed, columns of the item table."""
     steps: int | None = None
     """Training steps, if other than the preset's."""
     max_seconds: float | None = None

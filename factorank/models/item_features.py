@@ -83,6 +83,8 @@ class FeatureContext(ItemContext):
             self.register_buffer("rating_scale", torch.tensor([0.0, 1.0]))
         self.taste = Taste(items, *taste) if taste[0] else None
         self.expected = nn.Linear(2, width, bias=False) if self.taste is not None else None
+        if self.expected is not None:
+            nn.init.zeros_(self.expected.weight)
         self.places = None
         if not self.aligned:
             self.places = nn.Parameter(torch.empty(places, width))

@@ -32,9 +32,10 @@ class Setting:
     dropout: float = 0.1
     features: tuple[str, ...] = ("mean", "factors")
     """What a token says of an item beside its embedding: "mean" (mean relevance and log count of the training
-    ratings), "factors" (of their covariance), "given" (the columns of the ratings' item table)."""
+    ratings), "factors" (of their covariance), "taste" (what they say of it, given what is observed; where the
+    observed items are sorted), "given" (the columns of the ratings' item table)."""
     rank: int = 16
-    """How many factors."""
+    """How many factors, and dimensions of a taste."""
     item_dropout: float = 0.1
     """In training, the share of the items that are known by their features only."""
     embedding_std: float = 0.05

@@ -67,6 +67,7 @@ def test_inverse(size):
 def test_a_context_says_it_in_its_tokens(taste):
     context = FeatureContext(5, 8, ranks=True, ratings=True, taste=(2, 4)).eval()
     context.taste.load_state_dict(taste.state_dict())
+    torch.nn.init.normal_(context.expected.weight)
     ids, rated = torch.tensor([[3, 0, 4]]), torch.tensor([[4.5, torch.nan, torch.nan]])
     tokens = context((ids, None, torch.tensor([0]), rated))[0]
     plain = context((ids, None, torch.tensor([0]), torch.full((1, 3), torch.nan)))[0]
