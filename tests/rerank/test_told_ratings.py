@@ -107,3 +107,16 @@ def test_refusals():
         ranker(told="stars")
     with pytest.raises(FactorankError, match="known='sorted', not 'insertion' and 'random'"):
         ranker(told="ratings", known="random")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_the_captured_step_learns_the_same(objective):
+    chosen = SMALL | {"told": "ratings", "features": ("mean", "taste"), "objective": objective, "steps": 30}
+    setting = fr.rerank.preset("small", **chosen, dropout=0.0, item_dropout=0.0)
+    captured, eager = (
+        fr.Ranker.fit(ratings(), 0.2, setting=setting, device="cuda", capture=capture).model
+        for capture in (True, False)
+    )
+    for one, other in zip(captured.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-3)
