@@ -34,7 +34,7 @@ def answer_table(answer: "Reranking", names: list[str], by: str) -> str:
         "mode": "the likeliest order (--by)",
         "sample": "one sample of the order (--by)",
     }
-    return table(header, lines, "rl") + f"\n\n  * in the order that the user gave\n  {how[by]}"
+    return table(header, lines, "rl") + f"\n\n  * ordered or rated by the user\n  {how[by]}"
 
 
 def write_answer(path: Path, answer: "Reranking", names: list[str]) -> None:

@@ -21,6 +21,8 @@ OPTIONS = {
     r"missing='drop'": "--missing drop",
     r"pass its features as new=.*": "features of new items can only be passed in Python, to Ranker.rerank",
     r"nfe=(\d+) needs a setting with known='random'": r"--nfe \1 needs one of the preset paper",
+    r"ratings are told to rankers .*": "--told ratings needs another preset than paper",
+    r"the feature 'taste' is for rankers .*": "--features taste needs another preset than paper",
     r"choose another folder as out": "choose another folder with --out",
     r"the same call with out='(.*)' goes on from here": r"the same command goes on from \1",
 }
@@ -60,8 +62,8 @@ class Fit:
     n: int | None = None
     """The longest list."""
     features: tuple[Literal["mean", "factors", "taste", "given"], ...] | None = None
-    """What is known of an item beside its embedding: mean rating, factors, what these say given the items
-    observed, columns of the item table."""
+    """What is known of an item beside its embedding: mean (rating), factors, taste (what these say of it if
+    some items are observed), given (columns of the item table)."""
     steps: int | None = None
     """Training steps, if other than the preset's."""
     max_seconds: float | None = None

@@ -129,7 +129,7 @@ class Asked:
         >>> Asked().draws(50), Asked().draws(50, 25), Asked().draws(20, 15), Asked(samples=64).draws(20)
         (327, 655, 1024, 64)
         """
-        return min(max(DRAWN // (n - r), 1), MOST_DRAWS) if self.samples is None else self.samples
+        return min(max(DRAWN // max(n - r, 1), 1), MOST_DRAWS) if self.samples is None else self.samples
 
 
 def ranked(ranker: Ranker, lists: TestLists, r: int, asked: Asked) -> tuple[Tensor, Tensor]:

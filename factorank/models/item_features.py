@@ -25,7 +25,7 @@ class FeatureContext(ItemContext):
     ``(*batch, n, features)`` in the units of :meth:`set_features` (NaN where unknown, read as the mean).
     A third part, ``(*batch,)``, says how many of the first items are known to stand in the user's order, best
     first, to a context with ``ranks``. A fourth, ``(*batch, n)``, is what the user's ratings are, NaN where
-    they are not known, to a context with ``ratings``.
+    they are not known, to a context with ``ratings`` or ``taste``.
 
     Args:
         items: how many items have an embedding.
@@ -153,7 +153,8 @@ class FeatureContext(ItemContext):
             told = self.ratings(torch.where(rated.isnan()[..., None], 0, basis).to(tokens.dtype))
             tokens = tokens + told * present[..., None]
         if self.taste is not None and self.expected is not None:
-            tokens = tokens + self.expected(self.taste(ids, known_first, rated)) * present[..., None]
+            told = self.taste(ids, known_first, rated).to(self.expected.weight.dtype)
+            tokens = tokens + self.expected(told) * present[..., None]
         if self.places is not None:
             if ids.shape[-1] > len(self.places):
                 raise ModelError(f"the context has {len(self.places)} places, the list {ids.shape[-1]} items")

@@ -25,10 +25,12 @@ class Taste(nn.Module):
         self.register_buffer("items", torch.zeros(items + 1, 1 + rank))  # the last is an unknown item
         self.register_buffer("levels", torch.zeros(levels))
         self.register_buffer("noise", torch.ones(2))
+        self.register_buffer("typical", torch.zeros(()))  # the deviation of an item of which nothing is known
 
     items: Tensor
     levels: Tensor
     noise: Tensor
+    typical: Tensor
 
     @property
     def rank(self) -> int:
@@ -41,6 +43,7 @@ class Taste(nn.Module):
         self.items[-1, 0] = means.mean()
         self.levels.copy_(levels)
         self.noise.copy_(torch.tensor([noise, bias]))
+        self.typical.copy_(factors.norm(dim=-1).mean() / noise**0.5)
 
     @torch.no_grad()
     def forward(self, ids: Tensor, first: Tensor | None, rated: Tensor | None) -> Tensor:
@@ -48,25 +51,27 @@ class Taste(nn.Module):
         how sure that is (its deviation), both in units of the noise.
 
         ``first (*batch,)`` items stand in the user's order, best first; ``rated (*batch, n)`` are ratings,
-        NaN where they are not known. Ids from the number of items on are unknown items.
+        NaN where they are not known. Ids from the number of items on are unknown items. In float32, whatever
+        the model is in.
         """
         with torch.autocast(ids.device.type, enabled=False):
-            sigma = self.noise[0].sqrt()
-            unknown = len(self.items) - 1
-            item = self.items[torch.where(ids < 0, unknown, ids).long().clamp(max=unknown)]
+            noise, bias = self.noise.float()
+            sigma, last = noise.sqrt(), len(self.items) - 1
+            item = self.items[torch.where(ids < 0, last, ids).long().clamp(max=last)].float()
             mean, factors = item[..., 0], item[..., 1:] / sigma
-            values = torch.full_like(mean, torch.nan) if rated is None else rated
+            values = torch.full_like(mean, torch.nan) if rated is None else rated.float()
             if first is not None:
                 values = torch.where(values.isnan(), self._by_place(first, ids.shape[-1]), values)
             known = ~values.isnan()
             left = torch.where(known, (values - mean) / sigma, 0)
-            bias = (self.noise[1] / self.noise[0]).sqrt().expand_as(mean)[..., None]
-            design = torch.cat([bias, factors], -1)
+            design = torch.cat([(bias.sqrt() / sigma).expand_as(mean)[..., None], factors], -1)
             here = design * known[..., None]
-            spread = inverse(here.mT @ here + torch.eye(self.rank + 1, device=ids.device))
+            unit = torch.eye(self.rank + 1, device=ids.device, dtype=here.dtype)
+            spread = inverse(here.mT @ here + unit)
             point = spread @ (here.mT @ left[..., None])
             expected = (factors @ point[..., 1:, :]).squeeze(-1)
             deviation = ((factors @ spread[..., 1:, 1:]) * factors).sum(-1).clamp(min=0).sqrt()
+            deviation = torch.where(ids >= last, self.typical.float(), deviation)
             return torch.stack([expected, deviation], -1)
 
     def _by_place(self, first: Tensor, n: int) -> Tensor:
@@ -75,7 +80,8 @@ class Taste(nn.Module):
         at = ((place + 0.5) / count.clamp(min=1) * len(self.levels) - 0.5).clamp(0, len(self.levels) - 1)
         low = at.long()
         high = (low + 1).clamp(max=len(self.levels) - 1)
-        level = self.levels[low] + (at - low) * (self.levels[high] - self.levels[low])
+        levels = self.levels.float()
+        level = levels[low] + (at - low) * (levels[high] - levels[low])
         return torch.where(place < count, level, torch.nan)
 
 

@@ -34,12 +34,13 @@ def resolve(
     observed: Sequence[Any],
     new: NewItems,
     generator: torch.Generator,
+    allowed: tuple[float, float] | None = None,
 ) -> tuple[Lists, list[list[Item]]]:
     """The lists of a batch, padded to n, and the names of their items.
 
     ``observed`` of a user is an order, best first, or a mapping from items to ratings, whose ties are broken
     at random and whose NaNs are items without a rating: they join the list. The ratings of such mappings are
-    the ``relevance`` of the lists, as they were given.
+    the ``relevance`` of the lists, as they were given; those outside of what is ``allowed`` are refused.
     """
     if len(items) != len(observed):
         raise FactorankError(f"there are {len(items)} lists of items but {len(observed)} of observed ones")
@@ -48,7 +49,7 @@ def resolve(
     fresh: list[tuple[int, int, list[float]]] = []
     for user, (listed, seen) in enumerate(zip(items, observed, strict=True)):
         where = f"list {user}" if len(items) > 1 else "the list"
-        whole, (mentioned, order, values) = _as_list(listed), _observations(seen, generator)
+        whole, (mentioned, order, values) = _as_list(listed), _observations(seen, where, generator, allowed)
         place_of: dict[Any, int] = {}
         for place, name in enumerate(whole):
             if (first := place_of.setdefault(_key(catalogue, name), place)) != place:
@@ -141,19 +142,37 @@ def _integer_ids(catalogue: Catalogue) -> torch.Tensor | None:
     return torch.tensor(catalogue.ids, dtype=torch.int64)
 
 
-def _observations(seen: Any, generator: torch.Generator) -> tuple[list[Item], list[Item], list[float]]:
+def _observations(
+    seen: Any, where: str, generator: torch.Generator, allowed: tuple[float, float] | None
+) -> tuple[list[Item], list[Item], list[float]]:
     """The items that a user's observations mention, those whose preference is known, best first, and their
     ratings, NaN if only the order is known."""
     if not isinstance(seen, Mapping):
         order = _as_list(seen)
         return order, order, [math.nan] * len(order)
-    given = {name: float(value) for name, value in seen.items()}
+    given = {name: _rating(value, name, where, allowed) for name, value in seen.items()}
     rated = [name for name, value in given.items() if not math.isnan(value)]
-    if len({given[name] for name in rated}) < len(rated):  # ties; else the generator stays as it is
-        shuffled = torch.randperm(len(rated), generator=generator, device=generator.device).tolist()
-        rated = [rated[i] for i in shuffled]
+    # The same shuffle for every user, from a generator of its own: a user's ties change nothing for others.
+    ties = torch.Generator().manual_seed(generator.initial_seed())
+    rated = [rated[i] for i in torch.randperm(len(rated), generator=ties).tolist()]
     order = sorted(rated, key=lambda name: -given[name])
     return list(given), order, [given[name] for name in order]
+
+
+def _rating(value: Any, name: Item, where: str, allowed: tuple[float, float] | None) -> float:
+    try:
+        rating = float(value)
+    except (TypeError, ValueError):
+        raise FactorankError(f"{where} rates {name!r} {value!r}, which is no number") from None
+    if math.isinf(rating):
+        raise FactorankError(
+            f"{where} rates {name!r} {value!r}; a rating is a finite number, or NaN for none"
+        )
+    if allowed is not None and not math.isnan(rating) and not allowed[0] <= rating <= allowed[1]:
+        raise FactorankError(
+            f"{where} rates {name!r} {rating:g}; the ratings trained on are {allowed[0]:g} to {allowed[1]:g}"
+        )
+    return rating
 
 
 def _as_list(given: Any) -> list[Item]:

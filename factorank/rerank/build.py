@@ -42,10 +42,8 @@ def build(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[st
         sorts(setting),
         setting.layout,
         0 if setting.layout == "aligned" else setting.n,
-        reads_ratings(setting),
-        (min(setting.rank, ratings.item_count), LEVELS)
-        if "taste" in setting.features and sorts(setting)
-        else (0, 0),
+        tells_ratings(setting),
+        (min(setting.rank, ratings.item_count), LEVELS) if has_taste(setting) else (0, 0),
     )
     if context.taste is not None:
         set_taste(context.taste, ratings.to("cpu"), torch.Generator().manual_seed(setting.seed))
@@ -76,7 +74,7 @@ def sorts(setting: Setting) -> bool:
     return setting.known == "sorted" and setting.code == "insertion"
 
 
-def reads_ratings(setting: Setting) -> bool:
+def tells_ratings(setting: Setting) -> bool:
     """Whether the network is told the ratings of observed items."""
     if setting.told not in ("order", "ratings"):
         raise FactorankError(f"a ranker is told the 'order' or the 'ratings', not {setting.told!r}")
@@ -86,6 +84,16 @@ def reads_ratings(setting: Setting) -> bool:
             f" {setting.code!r} and {setting.known!r}"
         )
     return setting.told == "ratings"
+
+
+def has_taste(setting: Setting) -> bool:
+    """Whether tokens say what the observed items tell of the others."""
+    if "taste" in setting.features and not sorts(setting):
+        raise FactorankError(
+            "the feature 'taste' is for rankers with the code 'insertion' and known='sorted', not"
+            f" {setting.code!r} and {setting.known!r}"
+        )
+    return "taste" in setting.features
 
 
 def takes_shorter(model: PermutationModel) -> bool:

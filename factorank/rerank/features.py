@@ -74,7 +74,7 @@ def factors(rest: Tensor, ratings: Ratings, rank: int, users_at_once: int = 1024
     if count > MOST_ITEMS:
         raise FactorankError(
             f"factors are found from the covariances of up to {MOST_ITEMS} items, not {count}; filter the"
-            " items, or leave out 'factors'"
+            " items, or leave out 'factors' and 'taste'"
         )
     products = torch.zeros(count, count, device=rest.device)
     together = torch.zeros_like(products)

@@ -24,7 +24,7 @@ class SortedPrefix(nn.Module):
     """A model with the loss of its order given the sorted first r items, r uniform on 1..n-1; for ``train``.
 
     The same as ``model.loss`` of a masked model with masks of a suffix, and as that of an autoregressive one
-    over the last n - r positions, times n / (n - r), in the reference that :func:`sorted_first` makes.
+    over the last n - r positions, times n / (n - r), in the reference that :func:`sorted_reference` makes.
     """
 
     def __init__(self, model: PermutationModel) -> None:

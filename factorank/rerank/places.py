@@ -105,7 +105,8 @@ def law_given(
     context = items if features is None and not ranked else (items, features, told_ranks(counts[:, 0]))
     if lists.relevance is not None and reads_ratings(model):
         at = torch.where(lists.observed < 0, n, lists.observed)
-        rated = torch.full((len(lists), n + 1), torch.nan, device=device).scatter(-1, at, lists.relevance)
+        rated = torch.full((len(lists), n + 1), torch.nan, device=device)
+        rated = rated.scatter(-1, at, lists.relevance.to(rated.dtype))
         context = (*context, rated[:, :n].gather(-1, reference))
     if model.code.name != "insertion":
         if bool((counts > 1).any()):

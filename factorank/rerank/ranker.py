@@ -50,10 +50,12 @@ class Ranker:
         setting: Setting | None = None,
         result: TrainResult | None = None,
         units: tuple[float, float] = (0.0, 1.0),
+        rated: tuple[float, float] | None = None,
     ) -> None:
         self.model, self.catalogue, self.setting, self.result = model, catalogue, setting, result
-        self.units = units
-        """Shift and scale that make relevances of ratings; see :meth:`Ratings.relevance`."""
+        self.units, self.rated = units, rated
+        """Shift and scale that make relevances of ratings, as :meth:`Ratings.relevance`; the lowest and the
+        highest rating, if known."""
         self.gains = gains.cpu()
         """The mean gain of each place of a training list of n, ``(n,)``."""
 
@@ -103,7 +105,7 @@ class Ranker:
         if not isinstance(validation, Ratings):
             ratings, held, _ = ratings.split(validation=validation, test=0.0, seed=setting.seed)
         else:
-            held = validation
+            held = replace(validation, shift=ratings.shift, scale=ratings.scale)
         setting = fitted(setting, ratings)
         model, names = build(setting, ratings)
         generator = torch.Generator().manual_seed(setting.seed)
@@ -125,7 +127,9 @@ class Ranker:
         )
         model.padded = was_padded
         units = float(ratings.shift), float(ratings.scale)
-        ranker = cls(model, Catalogue(ratings.ids, ratings.titles, names), gains, setting, result, units)
+        rated = float(ratings.values.min()), float(ratings.values.max())
+        catalogue = Catalogue(ratings.ids, ratings.titles, names)
+        ranker = cls(model, catalogue, gains, setting, result, units, rated)
         if out is not None:
             ranker.save(out)
         return ranker
@@ -152,8 +156,8 @@ class Ranker:
             observed: items in the user's order, best first (lists and arrays as for ``items``), or a mapping
                 from items to ratings: equal ratings are put in random order, an item whose rating is NaN is
                 one to rank. Observed items that ``items`` leaves out join the list. A ranker that was trained
-                with ``told="ratings"`` reads the ratings of a mapping; others read their order, of which one
-                item says the same as none.
+                with ``told="ratings"`` reads the ratings of a mapping, which are then in the range of those
+                trained on; others read their order, of which one item says the same as none.
             k: for the probability of being among the first k.
             by: what the answer is sorted by: "gain", the expected gain (see
                 :func:`factorank.rerank.choose.expected_gain`), "place", the mean place, or it is the "mode"
@@ -186,7 +190,10 @@ class Ranker:
         if lists is None:
             users = [items] if single else list(items)
             told = [observed] if single else ([None] * len(users) if observed is None else list(observed))
-            lists, names = asked.resolve(self.catalogue, self.model.n, users, told, new or {}, generator)
+            allowed = self.rated if self.told == "ratings" else None
+            lists, names = asked.resolve(
+                self.catalogue, self.model.n, users, told, new or {}, generator, allowed
+            )
             if lists.relevance is not None:  # ratings, as they were given
                 lists.relevance = (lists.relevance + self.units[0]) * self.units[1]
         else:
@@ -312,6 +319,7 @@ class Ranker:
                 "features": list(self.catalogue.features),
                 "gains": self.gains.tolist(),
                 "units": list(self.units),
+                "rated": None if self.rated is None else list(self.rated),
                 "ids": list(self.catalogue.ids),
                 "titles": self.catalogue.titles,
             },
@@ -340,6 +348,7 @@ class Ranker:
             torch.tensor(facts["gains"]),
             setting,
             units=tuple(facts.get("units", (0.0, 1.0))),
+            rated=tuple(facts["rated"]) if facts.get("rated") else None,
         )
 
     def to(self, device: torch.device | str) -> "Ranker":

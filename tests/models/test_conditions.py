@@ -8,6 +8,9 @@ import torch
 import factorank as fr
 from factorank.errors import CodeError, ModelError
 from factorank.models.build import UNMASK
+from factorank.models.choosers import Draw
+from factorank.models.given import evaluating, last
+from factorank.models.item_features import FeatureContext
 from tests.models.naive import (
     all_orders,
     assert_drawn_from,
@@ -94,6 +97,25 @@ def test_autoregressive_samples_share_the_known_prefix(monkeypatch):
     )
     model.distribution(fixed=fixed).sample((7,))
     assert rows == [(1, 2)] * 3 + [(7, 2)] * 2  # two values are known in both rows; the third is drawn
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_rows_keep_their_own_prefix(aligned):
+    """What a walk says of the codes that it drew is what the law says of them."""
+    torch.manual_seed(0)
+    context = FeatureContext(9, 16, layout="aligned" if aligned else "prefix", places=0 if aligned else 5)
+    model = fr.PermutationModel(5, "insertion", "autoregressive", 16, 2, 2, context=context)
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.5)
+    items = torch.stack([torch.randperm(9)[:5] for _ in range(4)])
+    items[1, 4:] = -1 if aligned else items[1, 4:]
+    fixed = torch.tensor([[0, 1, 2], [0, 0, 1], [0, 1, 0], [0, 0, 2]])
+    fixed = torch.nn.functional.pad(fixed, (0, 2), value=-1)
+    law = model.distribution(items, fixed=fixed)
+    with torch.no_grad(), evaluating(model):
+        step = last(law._walk(law.given, 6, Draw(None), None, score=True))
+        orders = law._decode(law.given, step.code)
+        torch.testing.assert_close(step.log_prob, law.log_prob(orders), atol=1e-4, rtol=1e-4)
 
 
 def test_fixed_refusals():

@@ -51,7 +51,8 @@ def test_an_order_stands_for_ratings_at_its_places(taste):
 
 def test_unknown_items_and_the_end_of_a_list_say_nothing(taste):
     found = taste(torch.tensor([[3, 5, 0, -1]]), None, torch.tensor([[5.0, 4.0, torch.nan, torch.nan]]))
-    assert found[0, [1, 3]].eq(0).all()
+    assert found[0, [1, 3], 0].eq(0).all()
+    assert float(found[0, 1, 1]) == pytest.approx(float(FACTORS.norm(dim=-1).mean()) / NOISE**0.5)
     alone = taste(torch.tensor([[3, 0]]), None, torch.tensor([[5.0, torch.nan]]))
     assert (found[0, 2] - alone[0, 1]).abs().max() > 0  # an unknown item says something of the bias
 
@@ -68,11 +69,29 @@ def test_a_context_says_it_in_its_tokens(taste):
     context = FeatureContext(5, 8, ranks=True, ratings=True, taste=(2, 4)).eval()
     context.taste.load_state_dict(taste.state_dict())
     torch.nn.init.normal_(context.expected.weight)
+    state = {name: value.clone() for name, value in context.state_dict().items()}
     ids, rated = torch.tensor([[3, 0, 4]]), torch.tensor([[4.5, torch.nan, torch.nan]])
     tokens = context((ids, None, torch.tensor([0]), rated))[0]
     plain = context((ids, None, torch.tensor([0]), torch.full((1, 3), torch.nan)))[0]
     change = taste(ids, None, rated) - taste(ids, None, None)
     torch.testing.assert_close((tokens - plain)[:, 1:], context.expected(change)[:, 1:])
+    ordered = context((ids, None, torch.tensor([2]), None))[0] - plain
+    context.expected.weight.data.zero_()
+    ordered -= context((ids, None, torch.tensor([2]), None))[0] - context((ids, None, None, None))[0]
+    context.load_state_dict(state)
+    change = taste(ids, torch.tensor([2]), None) - taste(ids, None, None)
+    torch.testing.assert_close(ordered, context.expected(change))
     again = FeatureContext(**{k: v for k, v in context.config().items() if k != "kind"})
     again.load_state_dict(context.state_dict())
     torch.testing.assert_close(again.eval()((ids, None, torch.tensor([0]), rated))[0], tokens)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_models_of_other_types(taste, dtype):
+    context = FeatureContext(5, 8, ranks=True, ratings=True, taste=(2, 4)).eval()
+    context.taste.load_state_dict(taste.state_dict())
+    torch.nn.init.normal_(context.expected.weight)
+    told = torch.tensor([[3, 0, 4]]), None, torch.tensor([0]), torch.tensor([[4.5, torch.nan, torch.nan]])
+    wide = context(told)[0]
+    narrow = context.to(dtype)((*told[:3], told[3].double()))[0]
+    torch.testing.assert_close(narrow.float(), wide, atol=0.1, rtol=0.05)

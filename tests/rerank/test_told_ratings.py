@@ -6,6 +6,8 @@ import torch
 import factorank as fr
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
+from factorank.experiments.rerank_scores import make_lists
+from factorank.rerank import ranker as ranker_module
 from factorank.rerank.batches import preferred
 from factorank.rerank.objective import WITHHELD, SortedPrefix
 from factorank.rerank.places import Lists, law_given, reference_of
@@ -87,6 +89,50 @@ def test_ratings_are_given_in_the_units_of_the_table(tmp_path):
     torch.testing.assert_close(wanted.top, got.top, rtol=0, atol=0)
 
 
+def test_every_rating_reaches_the_token_of_its_item(monkeypatch):
+    made = ratings()
+    rows = made.users.tolist(), [made.ids[i] for i in made.items.tolist()], (made.values * 4 - 10).tolist()
+    wide = Ratings.from_rows(*rows)
+    setting = fr.rerank.preset("small", **SMALL | {"told": "ratings"})
+    asked = fr.Ranker.fit(wide, 0.2, setting=setting, device="cpu")
+    context, seen = asked.model.context, []
+    forward = context.forward
+    monkeypatch.setattr(context, "forward", lambda told: (seen.append(told), forward(told))[1])
+    known = {103: 9.0, 101: -6.0, 107: 10.0}
+    asked.rerank([100, 102, 101], known)
+    ids, _, count, rated = seen[0]
+    assert int(count) == 3
+    for place, item in enumerate(ids[0].tolist()):
+        rating = known.get(asked.catalogue.ids[item]) if item >= 0 else None
+        wanted = torch.nan if rating is None else float(wide.relevance(torch.tensor(rating)))
+        assert rated[0, place].item() == pytest.approx(wanted, nan_ok=True)
+
+
+def test_held_out_lists_come_with_their_ratings(monkeypatch):
+    seen = {}
+    train = ranker_module.train
+    monkeypatch.setattr(
+        ranker_module, "train", lambda *rest, **options: seen.update(options) or train(*rest, **options)
+    )
+    made = ratings()
+    held = Ratings.from_rows(
+        ["a"] * 8, list(range(100, 108)), [float(i) for i in range(8)]
+    )  # up to 7: scaled
+    fr.Ranker.fit(made, held, setting=fr.rerank.preset("small", **SMALL | {"told": "ratings"}), device="cpu")
+    order, (items, relevance) = seen["held_out"]
+    assert order.shape == items.shape == relevance.shape
+    assert relevance.max() == 7  # in the units of the ratings that are trained on
+
+
+def test_evaluation_tells_the_ratings_of_the_observed(told):
+    lists = make_lists(ratings(), 6, lists=20)
+    given = lists.given(3, told)
+    for row in range(len(lists.items)):
+        wanted = lists.relevance[row, :3].sort(descending=True).values
+        torch.testing.assert_close(given.relevance[row], wanted)
+    assert lists.given(3, ranker()).relevance is None
+
+
 def test_one_rating_tells_the_taste_of_a_user():
     """Half of the users like even items, half odd ones: a rating can say which, an order of one cannot."""
     rows = [
@@ -102,7 +148,38 @@ def test_one_rating_tells_the_taste_of_a_user():
         assert {item % 2 for item in [item for item in answer.items if item][:3]} == {liked}
 
 
+@pytest.mark.parametrize(
+    ("rating", "message"),
+    [
+        (50.0, "the list rates 103 50; the ratings trained on are 0.5 to 5"),
+        (float("inf"), "rates 103 inf; a rating is a finite number"),
+        (None, "rates 103 None, which is no number"),
+        ("good", "rates 103 'good', which is no number"),
+    ],
+)
+def test_ratings_that_are_none(told, rating, message):
+    with pytest.raises(FactorankError, match=message):
+        told.rerank([100, 101], {103: rating})
+
+
+def test_ties_of_one_user_change_nothing_for_another(told):
+    items = [[100, 101, 102, 103, 104]] * 2
+    for ties in ({101: 3.0, 104: 3.0}, {101: 2.0, 104: 3.0}):
+        both = told.rerank(items, [{100: 4.0}, ties])
+        assert both[0].items == told.rerank(items[0], {100: 4.0}).items
+
+
+def test_a_table_of_equal_ratings():
+    rows = [(user, item, 3.0) for user in range(40) for item in range(8)]
+    data = Ratings.from_rows(*map(list, zip(*rows, strict=True)))
+    setting = fr.rerank.preset("small", **SMALL | {"told": "ratings", "features": ("mean", "taste")})
+    answer = fr.Ranker.fit(data, 0.1, setting=setting, device="cpu").rerank([0, 1, 2], {3: 3.0})
+    assert answer.place.isfinite().all()
+
+
 def test_refusals():
+    with pytest.raises(FactorankError, match=r"'taste' is for rankers .* not 'insertion' and 'random'"):
+        ranker(features=("mean", "taste"), known="random")
     with pytest.raises(FactorankError, match="the 'order' or the 'ratings', not 'stars'"):
         ranker(told="stars")
     with pytest.raises(FactorankError, match="known='sorted', not 'insertion' and 'random'"):
