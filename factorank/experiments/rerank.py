@@ -314,5 +314,7 @@ def _sizes(measured: Evaluation, lengths: range | None, ratings: Ratings) -> lis
 
 
 def _rs(measured: Evaluation, n: int, ordered: bool = True) -> list[int]:
-    rs = [r for r in measured.rs if r <= n - 2] or default_rs(n)
+    rs = [r for r in measured.rs if 0 <= r <= n - 2] if measured.rs else default_rs(n)
+    if not rs:
+        raise FactorankError(f"of n = {n} items 0 to {n - 2} can be observed, not r = {measured.rs}")
     return rs if ordered else [r for r in rs if r <= 1]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import factorank as fr
+from factorank.errors import FactorankError
 from factorank.experiments import rerank
 from factorank.experiments.rerank_scores import (
     Asked,
@@ -201,3 +202,8 @@ def test_the_papers_layout_ranks_lists_of_n(data):
 def test_what_cannot_be_measured_is_said(masked, data):
     with pytest.raises(fr.FactorankError, match=r"n = \(50,\) can be measured: users have up to 12"):
         rerank.evaluate(masked, data, rerank.Evaluation(ns=(50,)))
+
+
+def test_numbers_observed_that_no_list_can_have(masked):
+    with pytest.raises(FactorankError, match=r"of n = 8 items 0 to 6 can be observed, not r = \(7, 9\)"):
+        rerank.evaluate(masked, ratings(), rerank.Evaluation(ns=(8,), rs=(7, 9), on="validation", lists=5))
