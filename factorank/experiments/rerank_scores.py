@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KS = (1, 3, 5, 10)
 DRAWN, MOST_DRAWS = 16_384, 1024
 """Items that are drawn in all for a list where places are not exact, and orders of it at most: with few
-draws the noise costs NDCG. What is observed is not drawn, and takes no time."""
+draws the noise costs NDCG. What is observed is not drawn, and takes little time."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """All rounds of edge attention as one operator, on GPUs and in bfloat16: see ``edge_kernels``.
 
 One launch forward and two backward, whatever the number of rounds, besides those that gather the parameters
-and three batched products for the gradients of the weights.
+and four batched products for the gradients of the weights and of what was found.
 """
 
 from collections.abc import Sequence

@@ -88,8 +88,8 @@ class Taste(nn.Module):
 def inverse(matrices: Tensor) -> Tensor:
     """The inverse of small positive definite matrices ``(*batch, d, d)``, by a sweep of each row.
 
-    Plain operations on whole batches, which a CUDA graph can record; the library's solvers wait for the
-    device.
+    Plain operations on whole batches, so that a CUDA graph can record them; the library's solvers may wait
+    for the device.
 
     >>> inverse(torch.tensor([[2.0, 1.0], [1.0, 1.0]]))
     tensor([[ 1., -1.],

@@ -24,8 +24,9 @@ def set_taste(taste: Taste, ratings: Ratings, generator: torch.Generator) -> Non
     """Means, factors and variances of ratings, for what is known of a user to tell of the rest.
 
     Moments first, as for the features of items, then steps of expectation maximisation from there: Jester's
-    ratings are told better by it, MovieLens' about as well. The users are those who are trained on, so that a
-    little more is told of them than of others; with thousands of users it is hardly more.
+    ratings are told better by it, MovieLens' about as well. The users are those who are trained on, and more
+    may be told of them than of others: of the ratings of 10 items given 10, on MovieLens-1M 6.0% of the
+    variance within a list against 3.8% for validation users, on Jester, with few items, no more.
     """
     relevance = ratings.relevance(ratings.values).double()
     items = ratings.items.long()

@@ -9,7 +9,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import FactorankError
-from factorank.experiments import rerank
+from factorank.experiments import rerank, rerank_scores
 from factorank.experiments.rerank_scores import (
     Asked,
     bits,
@@ -207,3 +207,18 @@ def test_what_cannot_be_measured_is_said(masked, data):
 def test_numbers_observed_that_no_list_can_have(masked):
     with pytest.raises(FactorankError, match=r"of n = 8 items 0 to 6 can be observed, not r = \(7, 9\)"):
         rerank.evaluate(masked, ratings(), rerank.Evaluation(ns=(8,), rs=(7, 9), on="validation", lists=5))
+
+
+def test_more_is_drawn_where_less_is_left(monkeypatch):
+    asked, drawn = ranker("autoregressive"), []
+    answers = asked.answers
+    monkeypatch.setattr(
+        asked,
+        "answers",
+        lambda *rest, **how: (drawn.append(how["samples"]), answers(*rest, **how | {"samples": 2}))[1],
+    )
+    monkeypatch.setattr(rerank_scores, "DRAWN", 24)
+    lists = make_lists(ratings(), 8, lists=4)
+    for r in (0, 4, 6):
+        rerank_scores.ranked(asked, lists, r, Asked(references=1))
+    assert drawn == [3, 6, 12]

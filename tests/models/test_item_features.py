@@ -144,3 +144,19 @@ def test_ranks_are_told_of_known_items_alone():
     torch.testing.assert_close((told - plain)[0, :3], wanted)
     assert not context.exchangeable  # so that nobody reorders the items behind the ranks
     assert FeatureContext(30, 8).exchangeable
+
+
+def test_ratings_beyond_any_in_training_and_past_the_end():
+    context = FeatureContext(5, 8, ratings=True).eval()
+    context.set_rating_scale(torch.tensor([1.0, 3.0]))  # mean 2, deviation 1
+    ids = torch.tensor([[3, 0, -1]])
+    plain = context(ids)[0]
+    tokens = [
+        context((ids, None, None, torch.tensor([[rating, torch.nan, rating]])))[0]
+        for rating in (3.0, 5.0, 9.0)
+    ]
+    assert (tokens[0] - plain)[0, 0].abs().max() > 0.1
+    assert not torch.allclose(tokens[0], tokens[1])
+    torch.testing.assert_close(tokens[1], tokens[2])
+    for one in tokens:
+        torch.testing.assert_close(one[0, 1:], plain[0, 1:])

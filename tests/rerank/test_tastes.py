@@ -8,6 +8,7 @@ import torch
 import factorank as fr
 from factorank.data.ratings import Ratings
 from factorank.models.taste import Taste
+from factorank.rerank import tastes
 from factorank.rerank.tastes import LEVELS, likeliest, set_taste
 from tests.rerank.made import SMALL
 
@@ -49,6 +50,16 @@ def test_every_step_makes_the_ratings_likelier():
     assert all(after > before for before, after in itertools.pairwise(reached)), reached
 
 
+def test_ratings_are_told_better_than_by_their_moments(monkeypatch):
+    ratings, _, _ = made()
+    fitted, moments = Taste(10, 2, LEVELS), Taste(10, 2, LEVELS)
+    set_taste(fitted, ratings, torch.Generator().manual_seed(0))
+    monkeypatch.setattr(tastes, "likeliest", lambda ratings, *first: first)
+    set_taste(moments, ratings, torch.Generator().manual_seed(0))
+    reached = [log_likelihood(ratings, one.items[:-1], *one.noise) for one in (moments, fitted)]
+    assert reached[1] > reached[0] + 10
+
+
 def test_the_model_that_made_the_ratings_is_found():
     ratings, means, factors = made(users=2000)
     taste = Taste(10, 2, LEVELS)
@@ -56,7 +67,8 @@ def test_the_model_that_made_the_ratings_is_found():
     assert taste.levels.diff().le(0).all()  # best first
     held = likeliest(ratings, taste.items[:-1], *taste.noise, steps=1, anchor=1e9)[0]
     torch.testing.assert_close(held, taste.items[:-1], atol=1e-4, rtol=1e-4)
-    item, noise, bias = likeliest(ratings, taste.items[:-1], *taste.noise, steps=100, anchor=0.0)
+    first = taste.noise[0], 4 * taste.noise[1]  # the bias is found as well
+    item, noise, bias = likeliest(ratings, taste.items[:-1], *first, steps=100, anchor=0.0)
     means, factors = ratings.relevance(means + 5), factors * ratings.scale
     assert (item[:, 0] - means).abs().max() < 0.1 * ratings.scale
     spread, wanted = item[:, 1:] @ item[:, 1:].T + bias, factors @ factors.T + (0.5 * ratings.scale) ** 2
