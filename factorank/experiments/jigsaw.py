@@ -32,7 +32,7 @@ from factorank.baselines import RiffleDiffusion
 from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import Pictures, Puzzles, cifar10
 from factorank.errors import FactorankError
-from factorank.experiments.jigsaw_scores import seconds_to
+from factorank.experiments.jigsaw_scores import time_to
 from factorank.experiments.jigsaw_settings import (
     PRESETS,
     Setting,
@@ -44,7 +44,7 @@ from factorank.experiments.jigsaw_settings import (
     filled,
     setting,
 )
-from factorank.experiments.jigsaw_solving import evaluate, puzzles_per_second, solve, watcher
+from factorank.experiments.jigsaw_solving import assigns, evaluate, puzzles_per_second, solve, watcher
 from factorank.experiments.record import provenance, write_results
 from factorank.files import write_json
 from factorank.models import PermutationModel
@@ -190,7 +190,7 @@ def score(
     nfes: Sequence[int] = (1,),
     unmask: str = "confident",
     beam: int | None = None,
-    assign: bool = False,
+    assign: bool | None = None,
     tries: int = 1,
     most: int | None = None,
 ) -> Iterator[dict[str, Any]]:
@@ -220,7 +220,7 @@ def score(
             "unmask": unmask if masked else ways,
             "nfe": nfe * tries,
             "beam": beam or (200 if riffle else 8 if ways and not masked else None),
-            "assign": assign,
+            "assign": assigns(model, assign, nfe),
             "tries": tries,
             "parameters": sum(weight.numel() for weight in model.parameters()),
             **scores,
@@ -242,7 +242,7 @@ def run(
     nfes: Sequence[int] = (1,),
     unmask: str = "confident",
     beam: int | None = None,
-    assign: bool = False,
+    assign: bool | None = None,
     tries: int = 1,
     most: int | None = None,
     call_seconds: float | None = None,
@@ -331,10 +331,11 @@ def told(chosen: Setting, result: TrainResult) -> str:
 
 def trained(chosen: Setting, result: TrainResult) -> dict[str, Any]:
     """What training came to, for the rows of a setting, and where they come from."""
-    reached = seconds_to(history(result.out), 0.9)
+    watched = history(result.out)
     return {
         "trained_steps": result.steps,
         "train_seconds": round(result.seconds, 1),
-        "seconds_to_90": reached,
+        "seconds_to_90": time_to(watched, 0.9),
+        "steps_to_90": time_to(watched, 0.9, "step"),
         **provenance(command_of(chosen)),
     }

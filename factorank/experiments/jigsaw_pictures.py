@@ -12,7 +12,7 @@ import torch
 from factorank.data.jigsaw import cut, join
 from factorank.data.pictures import read_picture, resized, square
 from factorank.errors import FactorankError
-from factorank.experiments.jigsaw_solving import direction_of
+from factorank.experiments.jigsaw_solving import assigns, direction_of, solution
 from factorank.models import PermutationModel
 from factorank.models.pieces import Pieces
 from factorank.permutations import inverse, is_permutation, random_permutations
@@ -110,13 +110,10 @@ def solve_picture(
     slot = random_permutations(grid**2, generator=torch.Generator().manual_seed(seed))
     pieces = cut(torch.from_numpy(small), grid)[slot]
 
-    masked = model.objective == "masked"
     with torch.no_grad():
-        law = model.distribution(
-            pieces[None], nfe=nfe or (1 if masked else None), unmask="confident" if masked else None
-        )
-        found = law.mode
-        probability = math.exp(float(law.log_prob(found)[0]))
+        found, log_prob = solution(model, pieces[None], nfe=nfe, assign=assigns(model, None, nfe))
+    assert log_prob is not None
+    probability = math.exp(float(log_prob[0]))
     if not bool(is_permutation(found)[0]):
         raise FactorankError(
             "the model's solution uses a slot twice: inline codes can leave the permutations"

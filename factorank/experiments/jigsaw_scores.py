@@ -103,10 +103,12 @@ def wilson(count: int, total: int, z: float = 1.959964) -> tuple[float, float]:
     return max((middle - half) / scale, 0.0), min((middle + half) / scale, 1.0)
 
 
-def seconds_to(lines: Sequence[dict[str, float]], share: float, name: str = "solved") -> float | None:
-    """After how many seconds of training the watched share was first reached; None if it never was.
+def time_to(
+    lines: Sequence[dict[str, float]], share: float, unit: str = "seconds", name: str = "solved"
+) -> float | None:
+    """After how many seconds, or steps, of training the watched share was first reached; None if never.
 
-    >>> seconds_to([{"seconds": 3.0, "solved": 0.5}, {"seconds": 7.0, "solved": 0.93}], 0.9)
+    >>> time_to([{"seconds": 3.0, "solved": 0.5}, {"seconds": 7.0, "solved": 0.93}], 0.9)
     7.0
     """
-    return next((line["seconds"] for line in lines if line.get(name, -1.0) >= share), None)
+    return next((line[unit] for line in lines if line.get(name, -1.0) >= share), None)

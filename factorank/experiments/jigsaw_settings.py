@@ -31,7 +31,9 @@ class Setting:
     seed: int = 0
     method: Method = "factorank"
     """Ours, or a baseline, for which ``code``, ``objective``, ``masks`` and ``aligned`` mean nothing."""
-    code: str = "lehmer"
+    code: str | None = None
+    """Unless given lehmer up to 5×5, and inline from 6×6 on: the best slots of all pieces together, found by
+    assignment, mend what single values get wrong."""
     objective: Objective = "masked"
     masks: Masks | None = None
     """What a masked model learns to predict: "all" (unless given) for one evaluation, "any" for several."""
@@ -84,12 +86,16 @@ class Setting:
     @property
     def name(self) -> str:
         """The name of its folder."""
-        what = f"{self.code}-{self.objective}" if self.method == "factorank" else self.method
+        what = f"{self.code_used}-{self.objective}" if self.method == "factorank" else self.method
         return f"{self.label}-{self.grid}x{self.grid}-{what}-{self.seed}"
 
     @property
     def n(self) -> int:
         return self.grid**2
+
+    @property
+    def code_used(self) -> str:
+        return self.code or ("lehmer" if self.grid < 6 else "inline")
 
     @property
     def rounds_used(self) -> int:
@@ -109,7 +115,7 @@ class Setting:
     def direction_used(self) -> Direction:
         if self.method != "factorank":
             return "piece-of-slot"  # the baselines put the pieces into order
-        return self.direction or ("piece-of-slot" if self.code == "insertion" else "slot-of-piece")
+        return self.direction or ("piece-of-slot" if self.code_used == "insertion" else "slot-of-piece")
 
 
 THEIRS: dict[str, Any] = {"encoder": "convolution", "hints": 0.0, "lr": 4e-4}
@@ -194,7 +200,7 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel
     options: dict[str, Any] = {
         "aligned": chosen.aligned or not ours,
         "direction": chosen.direction_used,
-        "slots": chosen.code if ours and chosen.hints > 0 else None,
+        "slots": chosen.code_used if ours and chosen.hints > 0 else None,
     }
     shape = (chosen.grid, check_grid(chosen.grid, side), chosen.width)
     context: Pieces
@@ -208,7 +214,7 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel
         return baseline(chosen.n, context, *size, **chosen.model_options)
     model = (HintedModel if chosen.hints > 0 else PermutationModel)(
         chosen.n,
-        chosen.code,
+        chosen.code_used,
         chosen.objective,
         chosen.width,
         chosen.depth_used,
@@ -255,7 +261,9 @@ def setting_of(model: PermutationModel, run: str | Path | None = None) -> Settin
 
 def filled(chosen: Setting) -> Setting:
     """The setting with everything said that follows from the rest of it."""
-    used = {name: getattr(chosen, f"{name}_used") for name in ("masks", "direction", "rounds", "depth")}
+    used = {
+        name: getattr(chosen, f"{name}_used") for name in ("code", "masks", "direction", "rounds", "depth")
+    }
     return replace(chosen, **used)
 
 

@@ -33,7 +33,7 @@ def solve(
     nfe: int | None = None,
     unmask: str | None = None,
     beam: int | None = None,
-    assign: bool = False,
+    assign: bool | None = None,
     tries: int = 1,
 ) -> Tensor:
     """The model's solutions ``(batch, n)`` of puzzles with pieces ``(batch, n, piece, piece, 3)``.
@@ -45,8 +45,8 @@ def solve(
         unmask: for masked models, which positions first; the most certain ones unless given.
         beam: for autoregressive models, how many solutions the search keeps, 8 unless given; for riffle
             diffusion the width of its beam, 200 with 20 paths unless given.
-        assign: for inline models at one evaluation, whose single best values can collide: take the
-            permutation that is the most likely one of all.
+        assign: for masked inline models at one evaluation, whose single best values can collide: take the
+            permutation that is the most likely one of all. So it is unless False is given.
         tries: give the pieces to the model in so many random orders, and keep the solution to which it gives
             the highest probability. For our models with an exact likelihood.
     """
@@ -58,14 +58,18 @@ def solve(
         if isinstance(model, GumbelSinkhorn):
             return model.mode(pieces)
         assert isinstance(model, PermutationModel)
-        if assign:
-            return _assigned(model, pieces)
-        found, best = _once(model, pieces, nfe, unmask, beam, tries > 1)
+        how: dict[str, Any] = {
+            "nfe": nfe,
+            "unmask": unmask,
+            "beam": beam,
+            "assign": assigns(model, assign, nfe),
+        }
+        found, best = solution(model, pieces, score=tries > 1, **how)
         chooser = torch.Generator().manual_seed(0)
         for _ in range(tries - 1):
             mixed = random_permutations(model.n, pieces.shape[:1], generator=chooser).to(pieces.device)
             shuffled = pieces.gather(1, mixed[..., None, None, None].expand_as(pieces))
-            again, likelihood = _once(model, shuffled, nfe, unmask, beam, True)
+            again, likelihood = solution(model, shuffled, score=True, **how)
             if direction_of(model) == "slot-of-piece":
                 again = torch.empty_like(again).scatter_(1, mixed, again)
             else:
@@ -77,15 +81,39 @@ def solve(
         return found
 
 
-def _once(
+def assigns(
+    model: PermutationModel | OrderingModel, assign: bool | None = None, nfe: int | None = None
+) -> bool:
+    """Whether the solution of a model is found by assignment: what is asked for, if the model allows it."""
+    able = isinstance(model, PermutationModel) and model.code.name == "inline" and model.objective == "masked"
+    able = able and nfe in (None, 1)
+    if assign and not able:
+        raise FactorankError(
+            "assign is for masked inline models at one evaluation; this model gives permutations by itself"
+        )
+    return able if assign is None else assign
+
+
+def solution(
     model: PermutationModel,
     pieces: Tensor,
-    nfe: int | None,
-    unmask: str | None,
-    beam: int | None,
-    score: bool,
+    *,
+    nfe: int | None = None,
+    unmask: str | None = None,
+    beam: int | None = None,
+    assign: bool = False,
+    score: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
-    """Solutions ``(batch, n)`` and, if asked for, their log-probabilities ``(batch,)``."""
+    """Solutions ``(batch, n)`` of one of our models and, if asked for, their log-probabilities ``(batch,)``.
+
+    ``assign`` as :func:`assigns` gives it; see :func:`solve` for the others.
+    """
+    if assign:
+        known = encode_context(model.context, pieces, model.n, model.width)
+        hidden_code = torch.full((len(pieces), model.n), model.network.mask_value, device=pieces.device)
+        log_probs = model.network.head(model.network.hidden(hidden_code, known, None)).log_softmax(-1)
+        found = best_assignment(log_probs)
+        return found, log_probs.gather(-1, found[..., None]).squeeze(-1).sum(-1)
     if model.objective == "masked":
         law = model.distribution(pieces, nfe=nfe or 1, unmask=unmask or "confident")
     else:
@@ -95,18 +123,6 @@ def _once(
         return orders[:, 0], log_probs[:, 0]
     found = law.mode
     return found, (law.log_prob(found) if score else None)
-
-
-def _assigned(model: PermutationModel, pieces: Tensor) -> Tensor:
-    """The most likely permutation under an inline model at one evaluation."""
-    if model.code.name != "inline" or model.objective != "masked":
-        raise FactorankError(
-            f"assign is for masked inline models; a {model.code.name} one gives permutations by itself"
-        )
-    known = encode_context(model.context, pieces, model.n, model.width)
-    hidden_code = torch.full((len(pieces), model.n), model.network.mask_value, device=pieces.device)
-    logits = model.network.head(model.network.hidden(hidden_code, known, None))
-    return best_assignment(logits.log_softmax(-1))
 
 
 def precision_of(device: torch.device) -> AbstractContextManager[Any]:

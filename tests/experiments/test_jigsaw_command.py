@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.datasets import load_sample_image
 
 import factorank as fr
 from factorank.data.jigsaw import cut, join
@@ -213,12 +214,25 @@ def test_large_and_small_pictures(weights, tmp_path):
 
 
 def test_an_inline_model_that_leaves_the_permutations(tmp_path):
-    model = build(setting(**(TINY | {"code": "inline"}))).eval()
+    model = build(setting(**(TINY | {"code": "inline", "masks": "any"}))).eval()
     with torch.no_grad():
         model.network.head.bias[:, 1] = 100.0
     Image.fromarray(np.zeros((40, 40, 3), dtype=np.uint8)).save(tmp_path / "a.png")
+    assert solve_picture(model, tmp_path / "a.png").wrong == []  # at one evaluation slots are assigned
     with pytest.raises(fr.FactorankError, match="uses a slot twice: inline codes can leave"):
-        solve_picture(model, tmp_path / "a.png")
+        solve_picture(model, tmp_path / "a.png", nfe=2)
+
+
+@pytest.mark.parametrize(("name", "most"), [("china.jpg", 4), ("flower.jpg", 5)])
+def test_the_models_that_come_with_the_package_solve_photographs(name, most, tmp_path):
+    Image.fromarray(load_sample_image(name)).save(tmp_path / "a.png")
+    assert list(shipped()) == [2, 3, 4, 5]
+    for grid in range(2, most + 1):  # in 25 pieces of the first there are some of clear sky
+        model = load(grid)
+        assert (model.n, model.objective) == (grid**2, "masked")
+        for seed in range(3):
+            solved = solve_picture(model, tmp_path / "a.png", seed=seed)
+            assert solved.wrong == []
 
 
 def test_the_summary():
