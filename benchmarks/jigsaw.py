@@ -1,0 +1,111 @@
+"""Jigsaw puzzles: puzzles solved a second and training steps a second, ours and the baselines, in one run.
+
+    ./run bench jigsaw [--grids 2 3 4 5] [--device cuda] [--out results/jigsaw-speed.jsonl]
+
+Solving is in batches of 1,024 puzzles that are on the device already: ours in one evaluation, Gumbel-Sinkhorn
+by the best assignment, riffle diffusion by its schedule with the beam search of its authors. Each is measured
+in turn, and its best turn counts. Training is each method's own step at batch 1,024, without what comes
+before the first hundred steps: with a run's ``steps_to_90`` it says how long that took. Weights and pictures
+are random: the time does not depend on them.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.rows import human, merge
+from benchmarks.timing import show
+from factorank.data.jigsaw import SIDE, Pictures
+from factorank.experiments.jigsaw import history, learn
+from factorank.experiments.jigsaw_settings import METHODS, Setting, build, setting
+from factorank.experiments.jigsaw_solving import BATCH, puzzles_per_second, solve
+from factorank.experiments.record import provenance
+
+PRESET = {"factorank": "default"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench jigsaw", description=__doc__)
+    parser.add_argument("--grids", type=int, nargs="+", default=[2, 3, 4, 5], help="pieces in a row")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--turns", type=int, default=2, help="how many times each method is measured")
+    parser.add_argument("--steps", type=int, default=300, help="training steps; 0 for no training")
+    parser.add_argument("--quick", action="store_true", help="small batches: does everything run?")
+    parser.add_argument(
+        "--out", default="runs/bench/jigsaw-speed.jsonl", help="rows of other devices are kept"
+    )
+    options = parser.parse_args(argv)
+    torch.set_float32_matmul_precision("high")
+    where = provenance(" ".join(["factorank bench jigsaw", *(argv or ())]))
+    rows: list[dict[str, Any]] = []
+    for grid in options.grids:
+        rows += solving(grid, options)
+        rows += training(grid, options) if options.steps else []
+    rows = [{"experiment": "jigsaw-speed"} | row | where for row in rows]
+    print(f"\nJigsaw puzzles on {where['device']}")
+    show(
+        ["what", "method", "a second", "ours is"],
+        [[row["what"], row["method"], human(row["rate"]), f"{row['ratio']:.3g}×"] for row in rows],
+    )
+    merge(options.out, rows, figure=False)
+    return 0
+
+
+def settings(grid: int, options: argparse.Namespace) -> dict[str, Setting]:
+    changes = {"batch_size": 16} if options.quick else {}
+    return {
+        name: setting(PRESET.get(name, name), grid=grid, steps=options.steps or None, **changes)
+        for name in options.methods
+    }
+
+
+def solving(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Puzzles a second of each method."""
+    pictures = some_pictures(64).to(options.device)
+    batch, seconds = (16, 0.01) if options.quick else (BATCH, 1.0)
+    best = dict.fromkeys(options.methods, 0.0)
+    models = {
+        name: build(chosen).to(options.device).eval() for name, chosen in settings(grid, options).items()
+    }
+    for _ in range(options.turns):
+        for name, model in models.items():
+            solver = partial(solve, model)
+            rate = puzzles_per_second(solver, pictures, grid, batch_size=batch, seconds=seconds)
+            best[name] = max(best[name], rate)
+    return _rows(f"solve {grid}x{grid}", grid, batch, best)
+
+
+def training(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Training steps a second of each method."""
+    many = some_pictures(5000)
+    pictures = Pictures(many, many[:1], many[:1])
+    rates = {}
+    for name, chosen in settings(grid, options).items():
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "run"
+            how = {"log_every": min(100, options.steps), "watch_every": None, "progress": False}
+            learn(chosen, pictures, out, device=options.device, **how)
+            rates[name] = [line["rate"] for line in history(out) if "rate" in line][-1]
+        torch.compiler.reset()
+    return _rows(f"train {grid}x{grid}", grid, chosen.batch_size, rates)
+
+
+def some_pictures(count: int) -> torch.Tensor:
+    return torch.randint(256, (count, SIDE, SIDE, 3), generator=torch.Generator().manual_seed(0)).byte()
+
+
+def _rows(what: str, grid: int, batch: int, rates: dict[str, float]) -> list[dict[str, Any]]:
+    ours = next(iter(rates.values()))
+    common = {"what": what, "grid": grid, "batch": batch}
+    return [common | {"method": name, "rate": rate, "ratio": ours / rate} for name, rate in rates.items()]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
