@@ -8,6 +8,7 @@ from PIL import Image
 
 import factorank as fr
 from factorank.figures import draw, jigsaw_figure, puzzle_figure
+from factorank.figures.jigsaw import _one_code_a_grid
 
 
 def test_wrong_pieces_are_marked_and_only_those(tmp_path):
@@ -45,7 +46,20 @@ def row(method="factorank", code="lehmer", objective="masked", **more):
         "solved_identical": 0.9,
         "pieces_identical": 0.95,
     }
-    return base | {"per_second": 1e5} | more
+    base |= {"solved_identical_low": 0.88, "solved_identical_high": 0.92, "per_second": 1e5}
+    return base | more
+
+
+def test_of_our_models_those_of_the_code_with_the_most_seeds_are_lines():
+    rows = [row(seed=0), row(seed=1), row(code="inline", seed=0), row(grid=6, code="inline", seed=0)]
+    rows += [row(method="riffle-diffusion", code=None, objective=None)]
+    found = _one_code_a_grid(rows)
+    assert sorted((one["grid"], one["method"], str(one["code"])) for one in found) == [
+        (3, "factorank", "lehmer"),
+        (3, "factorank", "lehmer"),
+        (3, "riffle-diffusion", "None"),
+        (6, "factorank", "inline"),
+    ]
 
 
 def test_results_are_drawn(tmp_path):

@@ -56,8 +56,8 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
     """Against the grid: puzzles solved, pieces right (identical ones count as equal), puzzles a second; and
     all codes beside each other at one grid.
 
-    Means over the seeds, masked models at one evaluation. Methods with more than one grid are lines, the
-    baselines dashed; the last panel is of the grid that has the most codes and objectives.
+    Means over the seeds, masked models at one evaluation. Of our models the lines are those of the code that
+    has the most seeds at a grid; the last panel is of the grid that has the most codes and objectives.
     """
     pyplot = pyplot_module()
     rows = [row for row in read_results(results) if row.get("split", "test") == "test"]
@@ -71,12 +71,12 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
         "per_second": ("puzzles a second", 1),
     }
     figure, axes = pyplot.subplots(1, len(panels) + 1, figsize=(16, 4.4), layout="constrained")
-    lines = sorted({_line(row) for row in rows}, key=str)
-    lines = [line for line in lines if len({row["grid"] for row in rows if _line(row) == line}) > 1] or lines
-    grids = sorted({row["grid"] for row in rows})
+    shown = _one_code_a_grid(rows)
+    lines = sorted({_line(row)[:2] for row in shown}, key=str)
+    grids = sorted({row["grid"] for row in shown})
     for axis, (key, (title, scale)) in zip(axes, panels.items(), strict=False):
         for line in lines:
-            points = _means([row for row in rows if _line(row) == line], key, scale)
+            points = _means([row for row in shown if _line(row)[:2] == line], key, scale)
             if points:
                 axis.plot(*zip(*points, strict=True), **_style(*line))
         axis.set(title=title, xlabel="pieces in a row", xticks=grids)
@@ -94,7 +94,7 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
 
 
 def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
-    """All codes at one grid: masked models filled, autoregressive ones white."""
+    """All codes at one grid with 95% intervals: masked models filled, autoregressive ones white."""
     ours = [row for row in rows if row["method"] == "factorank"]
     if not ours:
         axis.set_visible(False)
@@ -102,56 +102,63 @@ def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
     grid = max({row["grid"] for row in ours}, key=lambda g: len({_line(r) for r in ours if r["grid"] == g}))
     codes = [code for code in CODE_STYLES if any((r["code"], r["grid"]) == (code, grid) for r in ours)]
     marks = {"default": ("o", 7), "paper": ("D", 5)}
-    for place, label in enumerate(marks):
-        for objective in ("masked", "autoregressive"):
-            mark, size = marks[label]
-            points = [
-                (codes.index(code) + 0.3 * place - 0.15, value)
-                for code in codes
-                for _, value in _means(
-                    [
-                        row
-                        for row in ours
-                        if _line(row)[1:] == (label, code, objective) and row["grid"] == grid
-                    ],
-                    "solved_identical",
-                    100,
-                )
-            ]
-            if points:
-                axis.plot(
-                    *zip(*points, strict=True),
-                    mark,
-                    color="black",
-                    markersize=size,
-                    markerfacecolor="black" if objective == "masked" else "white",
-                    label=objective + ("" if label == "default" else ", the paper's network"),
-                )
+    drawn = [(label, objective) for label in marks for objective in ("masked", "autoregressive")]
+    drawn = [one for one in drawn if any(_line(r)[1::2] == one and r["grid"] == grid for r in ours)]
+    for place, (label, objective) in enumerate(drawn):
+        mark, size = marks[label]
+        for code in codes:
+            here = [r for r in ours if _line(r)[1:] == (label, code, objective) and r["grid"] == grid]
+            if not here:
+                continue
+            keys = ("solved_identical", "solved_identical_low", "solved_identical_high")
+            value, low, high = (_means(here, key, 100)[0][1] for key in keys)
+            at = codes.index(code) + 0.2 * (place - (len(drawn) - 1) / 2)
+            axis.vlines(at, low, high, color="0.6", linewidth=1)
+            axis.plot(
+                at,
+                value,
+                mark,
+                color="black",
+                markersize=size,
+                markerfacecolor="black" if objective == "masked" else "white",
+                label=objective + ("" if label == "default" else ", the paper's network"),
+            )
     axis.set(title=f"puzzles solved (%), {grid}×{grid}", xlim=(-0.6, len(codes) - 0.4))
     axis.set_xticks(range(len(codes)), codes, rotation=20)
     axis.grid(alpha=0.3)
     low, high = axis.get_ylim()
     axis.set_ylim(low - 0.4 * (high - low), high)  # room for the legend
-    axis.legend(fontsize=8, loc="lower left")
+    handles = dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))  # one for each name
+    axis.legend(handles.values(), handles.keys(), fontsize=8, loc="lower left")
 
 
 def _line(row: dict[str, Any]) -> tuple[str, str | None, str | None, str | None]:
     return row["method"], row.get("label"), row["code"], row["objective"]
 
 
-def _style(method: str, label: str | None, code: str | None, objective: str | None) -> dict[str, Any]:
-    if method != "factorank" or code is None:
+def _one_code_a_grid(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The baselines, and of our models at each grid those of the code and objective with the most seeds."""
+    found = [row for row in rows if row["method"] != "factorank"]
+    ours = [row for row in rows if row["method"] == "factorank"]
+    for label, grid in sorted({(row["label"], row["grid"]) for row in ours}):
+        here = [row for row in ours if (row["label"], row["grid"]) == (label, grid)]
+        kinds = [_line(row) for row in here]
+        most = max(sorted(set(kinds), key=str, reverse=True), key=kinds.count)
+        found += [row for row in here if _line(row) == most]
+    return found
+
+
+def _style(method: str, label: str | None) -> dict[str, Any]:
+    if method != "factorank":
         name, mark = METHODS.get(method, (method, "x"))
         return {"color": "0.45", "marker": mark, "linestyle": "--", "linewidth": 1.2, "label": name}
-    grey, mark, line = CODE_STYLES[code]
+    ours = label == "default"
     return {
-        "color": grey if label == "default" else "0.7",
-        "marker": mark,
+        "color": "black" if ours else "0.7",
+        "marker": "o" if ours else "D",
         "markersize": 6,
-        "markerfacecolor": (grey if label == "default" else "0.7") if objective == "masked" else "white",
-        "linestyle": line if objective == "masked" else ":",
-        "linewidth": 1.4,
-        "label": f"factorank, {code}, {objective}" + ("" if label == "default" else ", the paper's network"),
+        "linewidth": 1.6 if ours else 1.2,
+        "label": "factorank, one evaluation" if ours else "factorank, the paper's network",
     }
 
 
