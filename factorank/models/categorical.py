@@ -28,10 +28,7 @@ def draw(logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     >>> draw(torch.tensor([-torch.inf, 0.0, -torch.inf]))
     tensor(1)
     """
-    uniform = torch.rand(
-        (*logits.shape[:-1], 1), dtype=torch.float64, device=logits.device, generator=generator
-    )
-    return torch.searchsorted(cumulative(logits), uniform, right=True).squeeze(-1)
+    return draw_many(logits, 1, generator=generator)[0]
 
 
 def draw_many(logits: Tensor, count: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -45,4 +42,14 @@ def draw_many(logits: Tensor, count: int, *, generator: torch.Generator | None =
     uniform = torch.rand(
         (*logits.shape[:-1], count), dtype=torch.float64, device=logits.device, generator=generator
     )
-    return torch.searchsorted(cumulative(logits), uniform, right=True).movedim(-1, 0)
+    return looked_up(logits, uniform).movedim(-1, 0)
+
+
+def looked_up(logits: Tensor, uniform: Tensor) -> Tensor:
+    """The values that uniform numbers ``(*batch, count)``, float64 in [0, 1), stand for in logits
+    ``(*batch, values)``: int64 ``(*batch, count)``.
+
+    >>> looked_up(torch.zeros(4), torch.tensor([0.0, 0.3, 0.6, 0.9], dtype=torch.float64))
+    tensor([0, 1, 2, 3])
+    """
+    return torch.searchsorted(cumulative(logits), uniform, right=True)

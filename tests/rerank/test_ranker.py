@@ -9,7 +9,7 @@ import torch
 
 import factorank as fr
 from factorank.rerank.choose import expected_gain, gain_table, interval, mean_place, respecting
-from factorank.rerank.places import Lists, draws, law_given, law_places, place_probabilities, reference_of
+from factorank.rerank.places import Lists, law_given, law_places, place_probabilities, reference_of
 from tests.rerank.made import SMALL, ranker, ratings
 
 
@@ -69,7 +69,7 @@ def test_samples_agree_with_exact_places(masked, causal):
 def test_one_observed_item_says_the_same_as_none(objective, masked, causal):
     asked = masked if objective == "masked" else causal
     items = list(range(100, 107))
-    none, one = asked.rerank(items), asked.rerank(items, [103])
+    none, one = asked.rerank(items, k=3), asked.rerank(items, [103], k=3)
     assert none.items == one.items
     torch.testing.assert_close(none.top, one.top, rtol=0, atol=0)
     assert [ranked.observed for ranked in one] == [item == 103 for item in one.items]
@@ -266,18 +266,3 @@ def test_mean_places_are_exact_under_autocast(generator):
         found = mean_place(places)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, exact.float())
-
-
-@pytest.mark.parametrize("observed", [[], [2, 0, 3]])
-@pytest.mark.parametrize("n", [4, 8])
-def test_draws_of_short_lists_are_those_of_the_law(causal, n, observed, monkeypatch):
-    torch.manual_seed(0)
-    lists = some_lists(n, 8, observed)
-    law = law_given(causal.model, lists, reference_of(lists, torch.rand(8), known="sorted"), None)
-    same = [torch.Generator().manual_seed(1) for _ in range(2)]
-    expected = law.sample((50,), generator=same[0])
-    steps = []
-    step = causal.model.network.step
-    monkeypatch.setattr(causal.model.network, "step", lambda *given: steps.append(given[1]) or step(*given))
-    assert torch.equal(draws(law, 50, same[1]), expected)
-    assert steps == list(range(n))
