@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"\nJigsaw puzzles on {where['device']}")
     show(
         ["what", "method", "a second", "ours is"],
-        [[row["what"], row["method"], human(row["rate"]), f"{row['ratio']:.3g}×"] for row in rows],
+        [[row["what"], row["method"], human(row["rate"]), _times(row["ratio"])] for row in rows],
     )
     merge(options.out, rows, figure=False)
     return 0
@@ -101,10 +101,23 @@ def some_pictures(count: int) -> torch.Tensor:
     return torch.randint(256, (count, SIDE, SIDE, 3), generator=torch.Generator().manual_seed(0)).byte()
 
 
+def _times(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.3g}×"
+
+
 def _rows(what: str, grid: int, batch: int, rates: dict[str, float]) -> list[dict[str, Any]]:
-    ours = next(iter(rates.values()))
-    common = {"what": what, "grid": grid, "batch": batch}
-    return [common | {"method": name, "rate": rate, "ratio": ours / rate} for name, rate in rates.items()]
+    ours = rates.get("factorank")
+    return [
+        {
+            "what": what,
+            "grid": grid,
+            "batch": batch,
+            "method": name,
+            "rate": rate,
+            "ratio": None if ours is None else ours / rate,
+        }
+        for name, rate in rates.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
     from factorank.data.jigsaw import Pictures
+    from factorank.experiments.jigsaw_settings import Setting
 
 
 @dataclass(kw_only=True)
@@ -87,6 +88,8 @@ class Train(_Data):
     """Network evaluations to score at; other than 1 needs --masks any."""
     unmask: Literal["confident", "random", "left-to-right", "right-to-left"] = "confident"
     """Which positions are revealed first when there are several evaluations."""
+    watch_every: int = 1000
+    """Steps between two looks at held-out puzzles, for the curve in metrics.jsonl."""
     split: Literal["test", "held_out"] = "test"
     """The pictures to score on: held_out, which are not trained on either, to choose by."""
     out: Path = Path("runs/jigsaw")
@@ -98,7 +101,9 @@ class Train(_Data):
         known = {field.name for field in fields(jigsaw.Setting)}
         changes = {name: value for name, value in vars(self).items() if name in known}
         chosen = jigsaw.setting(self.preset, **changes)
-        check_nfes(self.nfe, chosen.n, chosen.objective, chosen.masks_used)
+        check_nfes(self.nfe, chosen)
+        if self.code is not None and chosen.method != "factorank":
+            raise FactorankError(f"--preset {self.preset} has no code; --code is for models of factorank")
         finished = (self.out / chosen.name / f"{self.split}.jsonl").exists()
         try:
             rows = jigsaw.run(
@@ -110,6 +115,7 @@ class Train(_Data):
                 unmask=self.unmask,
                 most=self.most,
                 say=say,
+                watch_every=self.watch_every,
             )
         except FactorankError as error:
             raise FactorankError(as_options(str(error))) from None
@@ -150,15 +156,17 @@ class Eval(_Data):
         import torch
 
         from factorank.experiments import jigsaw
-        from factorank.experiments.jigsaw_pictures import load
+        from factorank.experiments.jigsaw_pictures import load_any
         from factorank.experiments.jigsaw_settings import setting_of
         from factorank.experiments.record import provenance, write_results
 
         if self.model is None and self.grid is None:
             raise FactorankError("give the folder of a run, or --grid for a shipped model")
-        model = load(self.grid, self.model).to("cuda" if torch.cuda.is_available() else "cpu")
+        model = load_any(self.grid, self.model).to("cuda" if torch.cuda.is_available() else "cpu")
         chosen = setting_of(model, self.model)
-        check_nfes(self.nfe, chosen.n, chosen.objective, chosen.masks_used)
+        check_nfes(self.nfe, chosen)
+        if self.beam is not None and chosen.method == "factorank" and chosen.objective == "masked":
+            raise FactorankError("--beam is for autoregressive models and riffle diffusion, not masked ones")
         pictures = getattr(self.read(), self.split)
         about = {"split": self.split} | provenance(" ".join(["factorank", *sys.argv[1:]]))
         rows = [
@@ -194,20 +202,22 @@ class Solve:
     def run(self) -> int:
         from factorank.data.pictures import read_picture
         from factorank.experiments.jigsaw_pictures import load, solve_picture
+        from factorank.experiments.jigsaw_settings import setting_of
         from factorank.figures import puzzle_figure
 
         grid = self.grid if self.grid is not None or self.weights is not None else 4
         if grid is not None and grid < 2:
             raise FactorankError(f"a puzzle has at least 2 pieces in a row, not --grid {grid}")
-        if not self.picture.is_file():
+        if not 0 <= self.seed < 2**63:
+            raise FactorankError(f"--seed is from 0 to 2**63 - 1, not {self.seed}")
+        if not self.picture.exists():
             raise FactorankError(f"there is no picture {self.picture}")
+        out = self.out if self.out is not None else Path(f"{self.picture.stem}-solved.png")
+        check_out(out, self.picture)
         read_picture(self.picture)  # what is wrong with it is said before a model is asked for
-        out = self.out or Path(f"{self.picture.stem}-solved.png")
-        if not out.parent.is_dir():
-            raise FactorankError(f"there is no folder {out.parent} for --out {out}")
         model = load(grid, self.weights)
         if self.nfe is not None:
-            check_nfes((self.nfe,), model.n, model.objective, model.masks)
+            check_nfes((self.nfe,), setting_of(model))
         solved = solve_picture(model, self.picture, nfe=self.nfe, seed=self.seed)
         puzzle_figure(
             solved.scrambled,
@@ -248,12 +258,32 @@ def as_options(message: str) -> str:
     return f"{head}; choose another --label or --out, or say {options}"
 
 
-def check_nfes(nfes: tuple[int, ...], n: int, objective: str, masks: str) -> None:
+def check_nfes(nfes: tuple[int, ...], chosen: "Setting") -> None:
     """Refuse numbers of evaluations before anything is trained."""
-    if outside := [nfe for nfe in nfes if not 1 <= nfe <= n]:
-        raise FactorankError(f"--nfe is from 1 to {n} for this grid, not {outside[0]}")
-    if objective == "masked" and masks == "all" and set(nfes) - {1}:
-        raise FactorankError("this model learns one evaluation only; --nfe other than 1 needs --masks any")
+    if not nfes:
+        raise FactorankError("--nfe takes one number of evaluations or more")
+    if outside := [nfe for nfe in nfes if not 1 <= nfe <= chosen.n]:
+        raise FactorankError(f"--nfe is from 1 to {chosen.n} for this grid, not {outside[0]}")
+    if not set(nfes) - {1}:
+        return
+    if chosen.method != "factorank" or chosen.objective != "masked":
+        raise FactorankError("--nfe is for masked models; this one takes as many evaluations as it needs")
+    if chosen.masks_used == "all":
+        raise FactorankError(
+            "this model learns one evaluation; others than --nfe 1 are for those trained with --masks any"
+        )
+
+
+def check_out(out: Path, picture: Path) -> None:
+    """Refuse a place for a picture where none can be written, or the picture itself is."""
+    if out.is_dir():
+        raise FactorankError(f"--out {out} is a folder; give the name of a picture")
+    if not out.parent.is_dir():
+        raise FactorankError(f"there is no folder {out.parent} for --out {out}")
+    if out.suffix.lower() not in (".png", ".jpg", ".jpeg", ".pdf"):
+        raise FactorankError(f"the picture is written as .png, .jpg or .pdf, not --out {out}")
+    if out.exists() and out.samefile(picture):
+        raise FactorankError(f"--out {out} is the picture itself, which would be lost; choose another name")
 
 
 def scores_table(rows: list[dict[str, Any]]) -> str:

@@ -19,6 +19,7 @@ at the right and at the bottom is cut away (Zhang et al., "Symmetric Diffusers",
 
 import functools
 import os
+import zlib
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -57,14 +58,26 @@ CIFAR10 = Published(
 
 
 class Pictures:
-    """The pictures of an experiment, uint8 ``(pictures, side, side, 3)``: to train on, held out, and test."""
+    """The pictures of an experiment, uint8 ``(pictures, side, side, 3)``: to train on, held out, and test.
 
-    def __init__(self, train: Tensor, held_out: Tensor, test: Tensor) -> None:
-        self.train, self.held_out, self.test = train, held_out, test
+    ``source`` is what results call them.
+    """
+
+    def __init__(self, train: Tensor, held_out: Tensor, test: Tensor, source: str = "pictures") -> None:
+        self.train, self.held_out, self.test, self.source = train, held_out, test, source
 
     def to(self, device: torch.device | str) -> "Pictures":
         """The same pictures on a device."""
-        return Pictures(self.train.to(device), self.held_out.to(device), self.test.to(device))
+        parts = self.train.to(device), self.held_out.to(device), self.test.to(device)
+        return Pictures(*parts, source=self.source)
+
+    @property
+    def fingerprint(self) -> str:
+        """Source and a checksum of all pixels, which tell whether a run goes on with the same pictures."""
+        total = zlib.crc32(b"")
+        for part in (self.train, self.held_out, self.test):
+            total = zlib.crc32(part.cpu().numpy().tobytes(), total)
+        return f"{self.source}, {len(self.train) + len(self.held_out) + len(self.test)} pictures, {total:08x}"
 
 
 def cifar10(
@@ -76,7 +89,7 @@ def cifar10(
     """
     place = find(CIFAR10, folder)
     *batches, test = (_read_batch(place / name) for name in CIFAR10.files)
-    return _split(torch.cat(batches), test, held_out, seed)
+    return _split(torch.cat(batches), test, held_out, seed, "cifar-10")
 
 
 def picture_folder(
@@ -98,7 +111,8 @@ def picture_folder(
         raise FactorankError(f"{folder} has {len(every)} pictures; 3 or more are needed to train and to test")
     shuffled = every[torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))]
     kept = max(1, round(test * len(every)))
-    return _split(shuffled[kept:], shuffled[:kept], max(1, round(held_out * len(every))), seed)
+    out = max(1, round(held_out * len(every)))
+    return _split(shuffled[kept:], shuffled[:kept], out, seed, Path(folder).resolve().name)
 
 
 def _read_batch(path: Path) -> Tensor:
@@ -108,11 +122,11 @@ def _read_batch(path: Path) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(pixels))
 
 
-def _split(train: Tensor, test: Tensor, held_out: int, seed: int) -> Pictures:
+def _split(train: Tensor, test: Tensor, held_out: int, seed: int, source: str) -> Pictures:
     if not 0 < held_out < len(train):
         raise FactorankError(f"{held_out} of {len(train)} training pictures cannot be held out")
     rows = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
-    return Pictures(train[rows[held_out:]], train[rows[:held_out]], test)
+    return Pictures(train[rows[held_out:]], train[rows[:held_out]], test, source)
 
 
 # Cutting.

@@ -65,6 +65,15 @@ __all__ = [
 ]
 
 SPLITS = ("test", "held_out")
+USUAL: dict[str, Any] = {
+    "nfe": (1,),
+    "unmask": "confident",
+    "tries": 1,
+    "split": "test",
+    "watch_every": 1000,
+    "pictures": "cifar-10",
+}
+"""How puzzles are scored unless it is said."""
 ENDLESS = 10_000_000
 """Steps of a run that its time ends."""
 
@@ -103,7 +112,7 @@ def learn(
         model.load_state_dict(type(model).from_pretrained(start).state_dict())
     out = None if out is None else Path(out)
     if out is not None:
-        _same_setting(out, chosen, start)
+        _same_setting(out, chosen, start, pictures)
     puzzles = Puzzles(
         pictures.train.to(device),
         chosen.grid,
@@ -138,8 +147,11 @@ def learn(
     return model, result
 
 
-def _same_setting(out: Path, chosen: Setting, start: str | Path | None) -> None:
-    """Write the setting into the run's folder, or refuse to go on with a run of another one."""
+def _same_setting(out: Path, chosen: Setting, start: str | Path | None, pictures: Pictures | None) -> None:
+    """Write the setting into the run's folder, or refuse to go on with a run of another one.
+
+    Pictures are compared if there are some, and if the run says which it has seen.
+    """
     path = out / "setting.json"
     ours = asdict(filled(chosen)) | {"start": None if start is None else str(start)}
     if path.exists():
@@ -150,9 +162,15 @@ def _same_setting(out: Path, chosen: Setting, start: str | Path | None) -> None:
                 f"{out} holds a run with another {', '.join(differing)}; choose another folder, or go on with"
                 f" {', '.join(f'{name}={theirs.get(name)!r}' for name in differing)}"
             )
+        seen = theirs.get("pictures")
+        if pictures is not None and seen is not None and seen != pictures.fingerprint:
+            raise FactorankError(
+                f"{out} holds a run on other pictures ({seen}), not on these ({pictures.fingerprint}); choose"
+                " another folder"
+            )
         return
     out.mkdir(parents=True, exist_ok=True)
-    write_json(path, ours)
+    write_json(path, ours | {"pictures": None if pictures is None else pictures.fingerprint})
 
 
 def _time_left(chosen: Setting, out: Path | None) -> float:
@@ -271,7 +289,7 @@ def run(
         done = folder / f"{split}.jsonl"
         if done.exists():
             if (folder / "setting.json").exists():
-                _same_setting(folder, chosen, options.get("start"))
+                _same_setting(folder, chosen, options.get("start"), pictures)
             _same_scoring(done, {"nfes": list(nfes)} | how)
             say(f"{chosen.name}: finished already, nothing is trained; these are its results")
             rows += [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines()]
@@ -288,9 +306,12 @@ def run(
             break
         if chosen.steps is not None and result.steps < chosen.steps:
             continue
-        about = {"split": split} | trained(chosen, result)
-        scored = score(chosen, model, getattr(pictures, split), nfes=nfes, **how)
-        rows_here = [row | about for row in scored]
+        watch_every = options.get("watch_every", USUAL["watch_every"])
+        scored = {"nfe": tuple(nfes), **how, "split": split, "watch_every": watch_every}
+        scored["pictures"] = pictures.source
+        scored = {name: value for name, value in scored.items() if value != USUAL.get(name)}
+        about = {"split": split, "data": pictures.source} | trained(chosen, result, scored)
+        rows_here = [row | about for row in score(chosen, model, getattr(pictures, split), nfes=nfes, **how)]
         for row in rows_here:
             say(f"{chosen.name}: nfe {row['nfe']}, solved {row['solved']:.4f}, pieces {row['pieces']:.4f}")
         write_json(done.with_suffix(".json"), {"nfes": list(nfes)} | how)
@@ -329,13 +350,13 @@ def told(chosen: Setting, result: TrainResult) -> str:
     return f"{text}; finished: its {chosen.seconds:g} seconds are up"
 
 
-def trained(chosen: Setting, result: TrainResult) -> dict[str, Any]:
-    """What training came to, for the rows of a setting, and where they come from."""
+def trained(chosen: Setting, result: TrainResult, scored: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What training came to, for the rows of a setting, and where they come from: see :func:`command_of`."""
     watched = history(result.out)
     return {
         "trained_steps": result.steps,
         "train_seconds": round(result.seconds, 1),
         "seconds_to_90": time_to(watched, 0.9),
         "steps_to_90": time_to(watched, 0.9, "step"),
-        **provenance(command_of(chosen)),
+        **provenance(command_of(chosen, scored)),
     }

@@ -1,5 +1,6 @@
 """Puzzles from a picture of the user's, and the trained models that are shipped."""
 
+import json
 import math
 import os
 import re
@@ -9,14 +10,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from factorank.baselines import GumbelSinkhorn, RiffleDiffusion
+from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import cut, join
 from factorank.data.pictures import read_picture, resized, square
 from factorank.errors import FactorankError
-from factorank.experiments.jigsaw_solving import assigns, direction_of, solution
+from factorank.experiments.jigsaw_solving import assigns, direction_of, pieces_of, solution
 from factorank.models import PermutationModel
 from factorank.models.pieces import Pieces
 from factorank.permutations import inverse, is_permutation, random_permutations
 
+BASELINES: dict[str | None, type[OrderingModel]] = {
+    kind.kind: kind for kind in (GumbelSinkhorn, RiffleDiffusion)
+}
 WEIGHTS = Path(__file__).parents[1] / "weights" / "jigsaw"
 SHOWN = 1024
 """The side of a panel in the figure, at most, in pixels."""
@@ -31,25 +37,46 @@ def shipped() -> dict[int, Path]:
 
 
 def load(grid: int | None = None, folder: str | os.PathLike[str] | None = None) -> PermutationModel:
-    """A trained jigsaw model: the one in a folder, or the one that is shipped for a grid."""
+    """A trained jigsaw model of ours: the one in a folder, or the one that is shipped for a grid."""
+    model = load_any(grid, folder)
+    if not isinstance(model, PermutationModel):
+        raise FactorankError(f"{folder} holds a baseline, {model.kind}; a model of factorank is needed here")
+    return model
+
+
+def load_any(
+    grid: int | None = None, folder: str | os.PathLike[str] | None = None
+) -> PermutationModel | OrderingModel:
+    """The same, or a baseline that was trained on puzzles."""
     if folder is None:
         models = shipped()
         if grid not in models:
             there = ", ".join(f"{g}×{g}" for g in models) or "none"
             raise FactorankError(
                 f"no trained model is shipped for a grid of {grid}×{grid} (there are {there});"
-                f" `factorank jigsaw train --grid {grid}` trains one, and its folder goes to --weights"
+                " `factorank jigsaw train` trains others, whose folder can be given instead"
             )
         folder = models[grid]
     elif runs := _runs_in(Path(folder)):
         raise FactorankError(f"{folder} is not a run, but holds some: {', '.join(map(str, runs))}")
-    model = PermutationModel.from_pretrained(folder)
-    if not isinstance(model.context, Pieces):
-        raise FactorankError(f"the model in {folder} does not solve jigsaw puzzles")
-    if grid is not None and model.context.grid != grid:
-        its = model.context.grid
+    kind = BASELINES.get(_kind(Path(folder)))
+    model = PermutationModel.from_pretrained(folder) if kind is None else kind.from_pretrained(folder)
+    try:
+        its = pieces_of(model).grid
+    except FactorankError:
+        raise FactorankError(f"the model in {folder} does not solve jigsaw puzzles") from None
+    if grid not in (None, its):
         raise FactorankError(f"the model in {folder} solves {its}×{its} puzzles, not {grid}×{grid}")
     return model
+
+
+def _kind(folder: Path) -> str | None:
+    """What a baseline's folder calls it."""
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None  # who reads the model will say what is wrong
+    return config.get("kind") if isinstance(config, dict) else None
 
 
 def _runs_in(folder: Path) -> list[Path]:

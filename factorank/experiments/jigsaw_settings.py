@@ -1,6 +1,8 @@
 """The settings of the jigsaw experiment: the default model, the paper's, and what can be changed in them."""
 
 import json
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,6 +20,16 @@ from factorank.models.pieces import Pieces
 
 Method = Literal["factorank", "gumbel-sinkhorn", "riffle-diffusion"]
 METHODS: tuple[Method, ...] = get_args(Method)
+
+
+CHECKS: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
+    (("steps", "rounds", "width", "depth", "heads", "batch_size"), "1 or more", lambda value: value >= 1),
+    (("seconds", "lr"), "above 0", lambda value: 0 < value < math.inf),
+    (("warmup", "hints", "weight_decay", "clip"), "0 or more", lambda value: 0 <= value < math.inf),
+    (("ema", "dropout"), "from 0 to below 1", lambda value: 0 <= value < 1),
+    (("seed",), "from 0 to 2**63 - 1", lambda value: 0 <= value < 2**63),
+)
+"""What the numbers of a setting can be."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +94,13 @@ class Setting:
         augmentations(self.augment)
         if self.steps is None and self.seconds is None:
             raise FactorankError("training ends after so many steps or so many seconds; give one of them")
+        if not self.label or not set(self.label).isdisjoint("/\\"):
+            raise FactorankError(f"a label names a folder, without slashes, not {self.label!r}")
+        for names, what, right in CHECKS:
+            for name in names:
+                value = getattr(self, name)
+                if value is not None and not right(value):
+                    raise FactorankError(f"{name} is {what}, not {value!r}")
 
     @property
     def name(self) -> str:
@@ -229,7 +248,7 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel
     return model
 
 
-def setting_of(model: PermutationModel, run: str | Path | None = None) -> Setting:
+def setting_of(model: PermutationModel | OrderingModel, run: str | Path | None = None) -> Setting:
     """The setting of a trained model: what its run's folder says, else what the model itself tells."""
     path = None if run is None else Path(run) / "setting.json"
     if path is not None and path.is_file():
@@ -237,6 +256,8 @@ def setting_of(model: PermutationModel, run: str | Path | None = None) -> Settin
         return Setting(
             **{name: value for name, value in json.loads(path.read_bytes()).items() if name in known}
         )
+    if not isinstance(model, PermutationModel):
+        raise FactorankError(f"{run} has no setting.json, which says how its baseline was trained")
     context = model.context
     if not isinstance(context, Pieces):
         raise FactorankError("this model does not solve jigsaw puzzles: its context is not of pieces")
@@ -285,18 +306,26 @@ OPTIONS = (
 """What ``factorank jigsaw train`` has options for, beside the preset."""
 
 
-def command_of(chosen: Setting) -> str:
-    """The command line that trains a setting, or the call in Python where there are no such options."""
+SCORING = ("nfe", "unmask", "most", "split", "watch_every", "pictures")
+"""What it has options for beside those of the setting."""
+
+
+def command_of(chosen: Setting, scored: dict[str, Any] | None = None) -> str:
+    """The command line that trains a setting, or the call in Python where there are no such options.
+
+    ``scored`` is how its puzzles are scored, where it is not as usual: ``most``, ``nfe`` and so on.
+    """
     preset = next(name for name in (chosen.label, chosen.method, "default") if name in PRESETS)
-    base = setting(preset)
+    base, scored = setting(preset), scored or {}
     names = [one.name for one in fields(Setting)]
     changed = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     changed = {name: value for name, value in changed.items() if value != getattr(base, name)}
-    if not set(changed) <= {*OPTIONS}:
+    if not {*changed, *scored} <= {*OPTIONS, *SCORING}:
         words = [repr(preset), *(f"{name}={value!r}" for name, value in changed.items())]
-        return f"factorank.experiments.jigsaw.run([setting({', '.join(words)})], out)"
+        how = [f"{'nfes' if name == 'nfe' else name}={value!r}" for name, value in scored.items()]
+        return f"factorank.experiments.jigsaw.run([setting({', '.join(words)})], {', '.join(['out', *how])})"
     command = ["factorank jigsaw train"] + ([] if preset == "default" else [f"--preset {preset}"])
-    for name, value in changed.items():
+    for name, value in (changed | scored).items():
         option = "max-seconds" if name == "seconds" else name.replace("_", "-")
-        command.append(f"--{option} {value}")
+        command.append(f"--{option} {' '.join(map(str, value)) if isinstance(value, tuple) else value}")
     return " ".join(command)

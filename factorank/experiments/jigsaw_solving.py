@@ -16,11 +16,14 @@ from factorank.experiments.jigsaw_scores import Scores
 from factorank.models import PermutationModel
 from factorank.models.autoregressive import AutoregressiveLaw
 from factorank.models.context import encode_context
+from factorank.models.given import evaluating
 from factorank.models.pieces import Pieces
 from factorank.permutations import random_permutations
 
 BATCH = 1024
 """How many puzzles are solved at once when they are scored, and when speed is measured."""
+PAIRS = 2**23
+"""How many pairs of pieces at most are looked at at once: puzzles of many pieces come in smaller batches."""
 WATCHED = 2000
 """How many held-out puzzles are solved every now and then during training."""
 
@@ -52,6 +55,8 @@ def solve(
     """
     if tries < 1:
         raise FactorankError(f"a puzzle is tried at least once, not {tries} times")
+    if not isinstance(model, PermutationModel) and (assign or tries > 1 or nfe is not None):
+        raise FactorankError("assign, tries and nfe are for our models, not for baselines")
     with precision_of(pieces.device):
         if isinstance(model, RiffleDiffusion):
             return model.mode(pieces) if beam is None else model.mode(pieces, beam, min(beam, 20))
@@ -109,13 +114,14 @@ def solution(
     ``assign`` as :func:`assigns` gives it; see :func:`solve` for the others.
     """
     if assign:
-        known = encode_context(model.context, pieces, model.n, model.width)
         hidden_code = torch.full((len(pieces), model.n), model.network.mask_value, device=pieces.device)
-        log_probs = model.network.head(model.network.hidden(hidden_code, known, None)).log_softmax(-1)
+        with evaluating(model):
+            known = encode_context(model.context, pieces, model.n, model.width)
+            log_probs = model.network.head(model.network.hidden(hidden_code, known, None)).log_softmax(-1)
         found = best_assignment(log_probs)
         return found, log_probs.gather(-1, found[..., None]).squeeze(-1).sum(-1)
     if model.objective == "masked":
-        law = model.distribution(pieces, nfe=nfe or 1, unmask=unmask or "confident")
+        law = model.distribution(pieces, nfe=1 if nfe is None else nfe, unmask=unmask or "confident")
     else:
         law = model.distribution(pieces, nfe=nfe, unmask=unmask)
     if beam is not None and isinstance(law, AutoregressiveLaw):
@@ -159,17 +165,27 @@ def evaluate(
 ) -> Scores:
     """Solve a puzzle of each picture, scrambled by the seed, and count. Any solver will do, ours or not."""
     order, pieces = scrambled(pictures[:most], grid, direction=direction, seed=seed)
-    scores = Scores()
+    scores, batch_size = Scores(), fitting(batch_size, grid)
     for first in range(0, len(order), batch_size):
         part = slice(first, first + batch_size)
         scores.add(order[part], solver(pieces[part]), pieces[part], direction)
     return scores
 
 
+def fitting(batch_size: int, grid: int) -> int:
+    """A number of puzzles of that grid that can be solved at once.
+
+    >>> fitting(1024, 8), fitting(1024, 32)
+    (1024, 8)
+    """
+    return max(1, min(batch_size, PAIRS // grid**4))
+
+
 def puzzles_per_second(
     solver: Solver, pictures: Tensor, grid: int, *, batch_size: int = BATCH, seconds: float = 1.0
 ) -> float:
     """How many puzzles a solver solves in a second, in batches that are on the device already."""
+    batch_size = fitting(batch_size, grid)
     rows = torch.arange(batch_size, device=pictures.device) % len(pictures)
     pieces = scrambled(pictures[rows], grid)[1]
 

@@ -287,6 +287,14 @@ def test_an_inline_model_can_be_made_to_give_permutations():
     every = torch.tensor(list(itertools.permutations(range(4))))
     best = law.log_prob(every[:, None].expand(24, 80, 4)).max(0).values
     torch.testing.assert_close(law.log_prob(found), best)
+    shaky = build(setting(**(TINY | {"code": "inline", "dropout": 0.5})), 16).train()
+    assert torch.equal(solve(shaky, pieces), solve(shaky, pieces))
+    assert shaky.training
+    for wrong in ({"assign": True}, {"tries": 2}, {"nfe": 4}):
+        with pytest.raises(fr.FactorankError, match="are for our models, not for baselines"):
+            solve(build(setting("gumbel-sinkhorn", **TINY), 16), pieces, **wrong)
+    with pytest.raises(fr.FactorankError, match="nfe is a whole number from 1 to 4, not 0"):
+        solve(model, pieces, nfe=0)
     with pytest.raises(fr.FactorankError, match="assign is for masked inline models at one evaluation"):
         solve(build(setting(**TINY), 16), pieces, assign=True)
 
@@ -405,6 +413,9 @@ def test_the_command_of_a_setting():
     riffle = setting("riffle-diffusion", label="riffle-slow", lr=1e-4)
     expected = "factorank jigsaw train --preset riffle-diffusion --label riffle-slow --lr 0.0001"
     assert command_of(riffle) == expected
+    asked = command_of(setting(), {"nfe": (1, 4), "most": 100})
+    assert asked == "factorank jigsaw train --nfe 1 4 --most 100"
+    assert command_of(setting(), {"tries": 2}).endswith("run([setting('default')], out, tries=2)")
 
 
 def test_settings_without_options_are_told_as_calls():

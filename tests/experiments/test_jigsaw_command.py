@@ -51,7 +51,9 @@ def test_train_eval_and_solve(folder, run, tmp_path):
     assert "written to runs/jigsaw: default-2x2-lehmer-masked-0, jigsaw.jsonl" in out
     (row,) = map(json.loads, (tmp_path / "runs" / "jigsaw" / "jigsaw.jsonl").read_text().splitlines())
     assert (row["grid"], row["width"], row["trained_steps"], row["puzzles"]) == (2, 16, 3, 1)
-    assert row["command"] == "factorank jigsaw train --grid 2 --width 16 --depth 1 --batch-size 8 --steps 3"
+    expected = "factorank jigsaw train --grid 2 --width 16 --depth 1 --batch-size 8 --steps 3"
+    assert row["command"] == f"{expected} --pictures pictures"
+    assert row["data"] == "pictures"
 
     code, out, err = run(*train, "--pictures", folder)
     assert "finished already, nothing is trained" in out
@@ -90,6 +92,36 @@ def test_a_run_that_its_time_ends_is_finished(folder, run):
     assert "finished already, nothing is trained" in again
 
 
+def test_a_run_goes_on_with_the_pictures_that_it_has_seen(folder, run):
+    train = ["jigsaw", "train", "--grid", 2, "--width", 16, "--depth", 1, "--batch-size", 8, "--steps", 3]
+    assert run(*train, "--pictures", folder)[0] == 0
+    Image.fromarray(np.zeros((9, 9, 3), dtype=np.uint8)).save(folder / "5.png")
+    code, _, err = run(*train, "--pictures", folder)
+    assert code == 2
+    assert "holds a run on other pictures (pictures, 12 pictures, " in err
+
+
+def test_a_refused_setting_leaves_nothing(folder, run, tmp_path):
+    train = ["jigsaw", "train", "--grid", 2, "--width", 16, "--depth", 1, "--batch-size", 8]
+    for wrong in (["--steps", "-3"], ["--lr", "-1"], ["--heads", "3"]):
+        assert run(*train, "--pictures", folder, *wrong)[0] == 2
+        assert not (tmp_path / "runs").exists()
+
+
+def test_a_baseline_is_scored_again(folder, run, tmp_path):
+    train = ["jigsaw", "train", "--preset", "gumbel-sinkhorn", "--grid", 2, "--width", 16, "--depth", 1]
+    code, _, err = run(*train, "--batch-size", 8, "--steps", 2, "--pictures", folder)
+    assert code == 0, err
+    place = tmp_path / "runs" / "jigsaw" / "gumbel-sinkhorn-2x2-gumbel-sinkhorn-0"
+    code, out, err = run("jigsaw", "eval", place, "--pictures", folder)
+    assert code == 0, err
+    assert "2×2, gumbel-sinkhorn: 1 puzzle, in percent" in out
+    (place / "setting.json").unlink()
+    code, _, err = run("jigsaw", "eval", place, "--pictures", folder)
+    assert code == 2
+    assert "has no setting.json, which says how its baseline was trained" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -97,8 +129,8 @@ def test_a_run_that_its_time_ends_is_finished(folder, run):
         (["solve", "picture.png", "--grid", "1"], "at least 2 pieces in a row, not --grid 1"),
         (["solve", "picture.png", "--out", "no/x.png"], "there is no folder no for --out no/x.png"),
         (["solve", "text.png"], "text.png: not a picture that can be read"),
-        (["solve", "picture.png", "--weights", "."], ". is not a run, but holds some: plain, w"),
-        (["eval", "."], ". is not a run, but holds some: plain, w"),
+        (["solve", "picture.png", "--weights", "."], ". is not a run, but holds some: plain, riffle, w"),
+        (["eval", "."], ". is not a run, but holds some: plain, riffle, w"),
         (["solve", "picture.png", "--grid", "9"], "no trained model is shipped for a grid of 9×9 (there are"),
         (["solve", "picture.png", "--weights", "w", "--grid", "3"], "solves 2×2 puzzles, not 3×3"),
         (["solve", "picture.png", "--weights", "nowhere"], "there is no saved model in nowhere"),
@@ -108,19 +140,41 @@ def test_a_run_that_its_time_ends_is_finished(folder, run):
             "tiny.png: the picture has 3 pixels on its shorter side, too",
         ),
         (["solve", "text.png", "--weights", "w"], "text.png: not a picture that can be read"),
-        (["solve", "picture.png", "--weights", "w", "--nfe", "2"], "--nfe other than 1 needs --masks any"),
+        (
+            ["solve", "picture.png", "--weights", "w", "--nfe", "2"],
+            "others than --nfe 1 are for those trained with --masks any",
+        ),
         (["eval"], "give the folder of a run, or --grid for a shipped model"),
         (["eval", "w", "--nfe", "7"], "--nfe is from 1 to 4 for this grid, not 7"),
-        (["eval", "w", "--nfe", "2"], "--nfe other than 1 needs --masks any"),
-        (["train", "--nfe", "2"], "--nfe other than 1 needs --masks any"),
+        (["eval", "w", "--nfe", "2"], "others than --nfe 1 are for those trained with --masks any"),
+        (["train", "--nfe", "2"], "others than --nfe 1 are for those trained with --masks any"),
         (["train", "--grid", "50"], "a grid from 1 to 32, not 50"),
         (["train", "--augment", "blur"], "augment is 'none' or some of crop, flip, light"),
         (["train", "--most", "0"], "--most is at least 1, not 0"),
+        (["train", "--steps", "0"], "steps is 1 or more, not 0"),
+        (["train", "--max-seconds", "-1"], "seconds is above 0, not -1.0"),
+        (["train", "--lr", "nan"], "lr is above 0, not nan"),
+        (["train", "--ema", "1"], "ema is from 0 to below 1, not 1.0"),
+        (["train", "--hints", "-1"], "hints is 0 or more, not -1.0"),
+        (["train", "--width", "0"], "width is 1 or more, not 0"),
+        (["train", "--seed", str(2**63)], "seed is from 0 to 2**63 - 1, not 9223372036854775808"),
+        (["train", "--label", "../a"], "a label names a folder, without slashes, not '../a'"),
+        (["train", "--nfe"], "--nfe takes one number of evaluations or more"),
+        (["train", "--objective", "autoregressive", "--nfe", "2"], "--nfe is for masked models"),
+        (["train", "--preset", "riffle-diffusion", "--nfe", "2"], "--nfe is for masked models"),
+        (["train", "--preset", "riffle-diffusion", "--code", "lehmer"], "riffle-diffusion has no code"),
+        (["eval", "w", "--beam", "4"], "--beam is for autoregressive models and riffle diffusion"),
+        (["solve", "picture.png", "--seed", "-1"], "--seed is from 0 to 2**63 - 1, not -1"),
+        (["solve", "picture.png", "--out", "picture.png"], "picture.png is the picture itself"),
+        (["solve", "picture.png", "--out", "."], "--out . is a folder"),
+        (["solve", "picture.png", "--out", "a.svg"], "written as .png, .jpg or .pdf, not --out a.svg"),
+        (["solve", "picture.png", "--weights", "riffle"], "holds a baseline, riffle-diffusion"),
     ],
 )
 def test_what_the_command_refuses(arguments, message, run, tmp_path, monkeypatch):
     monkeypatch.setattr(jigsaw_pictures, "WEIGHTS", tmp_path / "shipped")
     build(setting(**TINY)).save_pretrained(tmp_path / "w")
+    build(setting("riffle-diffusion", **TINY)).save_pretrained(tmp_path / "riffle")
     fr.PermutationModel(4, "lehmer", width=8, depth=1, heads=1).save_pretrained(tmp_path / "plain")
     Image.fromarray(np.zeros((20, 30, 3), dtype=np.uint8)).save(tmp_path / "picture.png")
     Image.fromarray(np.zeros((3, 30, 3), dtype=np.uint8)).save(tmp_path / "tiny.png")
