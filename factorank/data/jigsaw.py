@@ -102,7 +102,8 @@ def picture_folder(
 ) -> Pictures:
     """Pictures of your own: every picture under a folder, cropped to a square and scaled to ``side`` pixels.
 
-    ``held_out`` and ``test`` are shares of them. Needs Pillow.
+    ``held_out`` and ``test`` are shares of them. Hidden files are passed over; pictures that cannot be read
+    are named in one error, not left out. Needs Pillow.
     """
     from factorank.data.pictures import read_folder
 

@@ -1,7 +1,10 @@
 """Pictures of the user's: any file that Pillow reads, as plain RGB bytes, and squares of a given size."""
 
 import os
+import re
+import struct
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +16,43 @@ from factorank.errors import FactorankError
 
 LARGEST = 100_000_000
 """The most pixels that are unpacked. A JPEG that has more is read at a fraction of its size."""
+LARGEST_JPEG = 250_000_000
+"""The most pixels of a JPEG, above the 200 million of today's phones. One that is stored in several passes is
+held in memory whole, at six bytes a pixel, whatever the fraction it is read at."""
+SIDE_READ = 4096
+"""A JPEG whose shorter side is at least twice this is read at a fraction: no puzzle shows more."""
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"}
 """The files of a folder that are taken for pictures."""
+NAMED = 5
+"""How many of a folder's broken pictures an error names."""
 
 
 def read_picture(path: str | os.PathLike[str]) -> np.ndarray:
     """A picture as it should be seen: uint8 ``(height, width, 3)``.
 
-    Turned as its EXIF data say; the first frame of an animation; transparent parts on white; 16-bit grey
-    brought down to bytes.
+    Turned as its EXIF data say; the first frame of an animation; transparent parts on white; a large JPEG at
+    a half, a quarter or an eighth of its size.
+
+    Grey of more than 8 bits is brought down to bytes. Few files say which value is white, so it is taken from
+    what they hold: white is the least of 1 (floats alone), 255 and 65535 that no value is above. But where
+    the largest value is below a quarter of that, as with 10, 12 or 14 bits in a file of 16, that value is
+    white, or the picture would be nearly black. Floats from 0 to 1 are always multiplied by 255, so that a
+    dark one stays as dark as it was made. Where values are below 0, the smallest is black and the largest
+    white.
     """
     image_module, operations = _pillow()
+    if Path(path).is_dir():
+        raise FactorankError(f"{path}: a folder, not a picture")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a size below our own limit, of odd metadata
-            with image_module.open(path) as image:
-                image.draft("RGB", (4096, 4096))  # where the format can: read at a half, a quarter, an eighth
-                _check_size(path, image.size)
+            with _opened(image_module, path) as image:
+                _fit(image_module, path, image)
                 image.load()
-                return _rgb(image_module, operations.exif_transpose(image))
-    except image_module.DecompressionBombError:
-        raise FactorankError(
-            f"{path}: the picture says it has more pixels than is reasonable; make it smaller first"
-        ) from None
+                operations.exif_transpose(image, in_place=True)
+                return _rgb(image_module, image)
+    except image_module.DecompressionBombError as error:
+        raise _too_large(path, f"{_pixels(error)} pixels", image_module) from None
     except image_module.UnidentifiedImageError:
         raise FactorankError(f"{path}: not a picture that can be read") from None
     except FactorankError:
@@ -64,34 +81,122 @@ def resized(picture: np.ndarray, side: int) -> np.ndarray:
 
 
 def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
-    """Every picture under a folder, by name, as squares of that side: uint8 ``(pictures, side, side, 3)``."""
-    paths = sorted(path for path in Path(folder).rglob("*") if path.suffix.lower() in SUFFIXES)
+    """Every picture under a folder, by name, as squares of that side: uint8 ``(pictures, side, side, 3)``.
+
+    What counts is the suffix (:data:`SUFFIXES`). Hidden files and what is in hidden folders are passed over:
+    they are previews and notes of other programs. One error names the pictures that cannot be read.
+    """
+    _pillow()
+    top = Path(folder)
+    if not top.exists():
+        raise FactorankError(f"there is no folder {folder}")
+    if not top.is_dir():
+        raise FactorankError(f"{folder} is a file; give the folder that the pictures are in")
+    paths = sorted(
+        path
+        for path in top.rglob("*")
+        if path.suffix.lower() in SUFFIXES
+        and not any(part.startswith(".") for part in path.relative_to(top).parts)
+        and not path.is_dir()
+    )
     if not paths:
-        raise FactorankError(f"{folder} has no pictures: no file in it ends in {', '.join(sorted(SUFFIXES))}")
-    return torch.from_numpy(np.stack([resized(square(read_picture(path)), side) for path in paths]))
-
-
-def _check_size(path: str | os.PathLike[str], size: tuple[int, int]) -> None:
-    width, height = size
-    if width * height > LARGEST:
         raise FactorankError(
-            f"{path}: the picture has {width}×{height} pixels, more than the {LARGEST // 10**6} million that"
-            " are unpacked; make it smaller first"
+            f"{folder} has no pictures: no file in it, hidden ones aside, ends in"
+            f" {', '.join(sorted(SUFFIXES))}"
         )
+    squares, broken = [], []
+    for path in paths:
+        try:
+            squares.append(resized(square(read_picture(path)), side))
+        except FactorankError as error:
+            broken.append(f"{path.relative_to(top)}: {str(error).removeprefix(f'{path}: ')}")
+        except OSError as error:
+            broken.append(f"{path.relative_to(top)}: {error.strerror}")
+    if broken:
+        more = [f"and {len(broken) - NAMED} more"] if len(broken) > NAMED else []
+        raise FactorankError(
+            f"{folder}: {len(broken)} of {len(paths)} pictures cannot be read; mend or remove them:"
+            f" {'; '.join(broken[:NAMED] + more)}"
+        )
+    return torch.from_numpy(np.stack(squares))
+
+
+def _opened(image_module: Any, path: str | os.PathLike[str]) -> Any:
+    """A picture of which the header is read, whatever its size; :func:`_fit` must be asked before the rest.
+
+    Pillow refuses a large picture as it opens it, before a JPEG can be asked for at a fraction and without
+    its width and height. Its readers, called one by one as it calls them, do not, and its limit stays set.
+    """
+    try:
+        return image_module.open(path)
+    except image_module.DecompressionBombError:
+        with open(path, "rb") as file:
+            start = file.read(16)
+        for reader, accepts in [image_module.OPEN[name] for name in image_module.ID]:
+            accepted = accepts is not None and accepts(start)
+            if accepted and not isinstance(accepted, str):  # a string says why it is not accepted
+                with suppress(SyntaxError, IndexError, TypeError, struct.error):  # not of this kind after all
+                    return reader(os.fspath(path))
+        raise
+
+
+def _fit(image_module: Any, path: str | os.PathLike[str], image: Any) -> None:
+    """Ask for a JPEG at a fraction where it is large; refuse what is too large to unpack."""
+    width, height = image.size
+    limit = _limit(image_module)
+    if image.format in ("JPEG", "MPO"):
+        if width * height > LARGEST_JPEG:
+            raise FactorankError(
+                f"{path}: the picture has {width}×{height} pixels, more than the {LARGEST_JPEG:,} of a JPEG"
+                " that is read; make it smaller first"
+            )
+        least = next((part for part in (1, 2, 4) if -(-width // part) * -(-height // part) <= limit), 8)
+        # Pillow takes the largest of 1, 2, 4 and 8 that leaves both sides at least as long as is asked.
+        image.draft("RGB", tuple(max(1, min(SIDE_READ, length // least)) for length in (width, height)))
+    if image.size[0] * image.size[1] > limit:
+        raise _too_large(path, f"{width}×{height} pixels", image_module)
+
+
+def _too_large(path: str | os.PathLike[str], size: str, image_module: Any) -> FactorankError:
+    return FactorankError(
+        f"{path}: the picture has {size}, more than the {_limit(image_module):,} that are unpacked; make it"
+        " smaller first"
+    )
+
+
+def _limit(image_module: Any) -> int:
+    """The most pixels that are unpacked: ours, or less if the program that we are part of allows less."""
+    most = image_module.MAX_IMAGE_PIXELS
+    return LARGEST if most is None else min(LARGEST, 2 * most)  # Pillow warns from one and refuses from two
+
+
+def _pixels(error: Exception) -> str:
+    """How many pixels, of a picture whose reader looks at the limit by itself and does not tell its sides."""
+    said = re.search(r"\((\d+) pixels", str(error))
+    return f"{int(said[1]):,}" if said else "too many"
 
 
 def _rgb(image_module: Any, image: Any) -> np.ndarray:
     if image.mode.startswith("I") or image.mode == "F":  # more than 8 bits; Pillow would cut them off
         deep = np.asarray(image, dtype=np.float64)
         deep = np.nan_to_num(deep, nan=0.0, posinf=0.0, neginf=0.0)
-        low, high = min(0.0, deep.min()), max(255.0, deep.max())
-        high = 65535.0 if 255 < high <= 65535 and image.mode.startswith("I") else high
-        grey = np.round((deep - low) * (255 / (high - low))).astype(np.uint8)
+        low, high = min(0.0, deep.min()), deep.max()
+        white = high if low < 0 else _white(high, floats=image.mode == "F")
+        span = (white - low) or 1.0  # none if all pixels have one value below 0
+        grey = np.round((deep - low) * (255 / span)).astype(np.uint8)
         return np.repeat(grey[..., None], 3, -1)
     if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
         image = image.convert("RGBA")
         image = image_module.alpha_composite(image_module.new("RGBA", image.size, "white"), image)
-    return np.array(image.convert("RGB"))
+    return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _white(high: float, *, floats: bool) -> float:
+    """The value that is white, of values from 0 to ``high``: see :func:`read_picture`."""
+    if floats and high <= 1:
+        return 1.0
+    scale = next((scale for scale in (255.0, 65535.0) if high <= scale), high)
+    return scale if high == 0 or high >= scale / 4 else high
 
 
 def _pillow() -> Any:

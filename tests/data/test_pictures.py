@@ -1,6 +1,7 @@
 """Pictures of every kind that people have, and of the kinds that cannot be read."""
 
 import io
+import re
 import struct
 import zlib
 
@@ -37,6 +38,46 @@ def test_sixteen_bits_are_brought_down_and_not_cut_off(tmp_path):
     assert np.array_equal(read[..., 0], SHADES)
     floats = saved(tmp_path / "c.tif", Image.fromarray(SHADES.astype(np.float32)))
     assert np.array_equal(floats[..., 0], SHADES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "white"),
+    [
+        (np.uint16, [0, 1000, 4095], 4095),  # 12 bits in a file of 16
+        (np.uint16, [0, 1000, 1023], 1023),
+        (np.uint16, [0, 1000, 16383], 16383),
+        (np.uint16, [0, 1000, 16384], 65535),
+        (np.uint16, [0, 1000, 65535], 65535),
+        (np.uint16, [0, 100, 200], 255),  # bytes
+        (np.uint16, [0, 1, 2], 2),
+        (np.int32, [0, 1000, 4095], 4095),
+        (np.int32, [0, 1000, 100_000], 100_000),
+        (np.float32, [0, 0.5, 1], 1),
+        (np.float32, [0, 0.1, 0.2], 1),  # a dark picture, not one of fewer bits
+        (np.float32, [0, 0.5, 1.02], 1.02),  # sharpened, a little above white
+        (np.float32, [0, 100, 200], 255),
+        (np.float32, [0, 1000, 4095], 4095),
+    ],
+)
+def test_white_is_found_from_what_the_file_holds(kind, values, white, tmp_path):
+    deep = np.array(values, dtype=kind)[[0, 1, 2, 2, 1, 0]].reshape(2, 3)
+    expected = np.round(255 * deep.astype(np.float64) / white)
+    for suffix in ("png", "tif") if kind == np.uint16 else ("tif",):
+        read = saved(tmp_path / f"a.{suffix}", Image.fromarray(deep))
+        assert np.array_equal(read, np.repeat(expected[..., None], 3, -1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(np.uint16, 0), (np.int32, 0), (np.int32, -5), (np.float32, 0), (np.float32, -5), (np.float32, np.nan)],
+)
+def test_a_picture_of_one_value_is_black(kind, value, tmp_path):
+    assert (saved(tmp_path / "a.tif", Image.fromarray(np.full((3, 4), value, dtype=kind))) == 0).all()
+
+
+def test_values_below_0_run_from_the_smallest_to_the_largest(tmp_path):
+    read = saved(tmp_path / "a.tif", Image.fromarray(np.array([[-1, 0], [1, 3]], dtype=np.float32)))
+    assert read[..., 0].tolist() == [[0, 64], [128, 255]]
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
@@ -96,8 +137,8 @@ def png_of_size(width, height):
     [
         (b"", "not a picture that can be read"),
         (b"<html>", "not a picture that can be read"),
-        (png_of_size(10_001, 10_000), "has 10001×10000 pixels, more than the 100 million that are unpacked"),
-        (png_of_size(60_000, 60_000), "more pixels than is reasonable; make it smaller"),
+        (png_of_size(10_001, 10_000), "has 10001×10000 pixels, more than the 100,000,000 that are"),
+        (png_of_size(60_000, 60_000), "has 60000×60000 pixels, more than the 100,000,000 that are"),
         (png_of_size(0, 7), "damaged|not a picture"),
         (png_of_size(300, 300), "the picture is damaged"),
     ],
@@ -108,6 +149,90 @@ def test_what_cannot_be_read(content, message, tmp_path):
     with pytest.raises(fr.FactorankError, match=message) as caught:
         read_picture(path)
     assert str(caught.value).startswith(str(path))
+
+
+def test_a_jpeg_of_200_million_pixels_is_read_at_a_fraction(tmp_path):
+    path = tmp_path / "phone.jpg"
+    Image.new("L", (16320, 12240), 70).save(path)
+    limit = Image.MAX_IMAGE_PIXELS
+    assert 2 * limit < 16320 * 12240  # Pillow itself would not open it
+    read = read_picture(path)
+    assert read.shape == (6120, 8160, 3)
+    assert (read == 70).all()
+    assert limit == Image.MAX_IMAGE_PIXELS
+    with pytest.raises(Image.DecompressionBombError):
+        Image.open(path)
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "expected"),
+    [
+        ((320, 160), 320 * 160, (320, 160)),
+        ((320, 160), 320 * 160 - 1, (160, 80)),
+        ((320, 160), 320 * 160 // 4, (160, 80)),
+        ((320, 160), 320 * 160 // 4 - 1, (80, 40)),
+        ((321, 161), 161 * 81 + 1, (161, 81)),  # halves are rounded up
+        ((321, 161), 161 * 81 - 1, (81, 41)),
+        ((320, 160), 320 * 160 // 64, (40, 20)),
+        ((16, 3200), 16 * 3200 // 2, (8, 1600)),
+    ],
+)
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("whose", ["ours", "pillow"])
+def test_a_jpeg_is_read_at_the_fraction_that_the_limit_asks_for(
+    size, limit, expected, progressive, whose, monkeypatch, tmp_path
+):
+    image = Image.new("RGB", size, (200, 90, 40))
+    image.paste((20, 200, 220), (size[0] // 2, 0, *size))
+    exif = image.getexif()
+    exif[0x0112] = 6  # a quarter turn: the right half goes down
+    image.save(tmp_path / "a.jpg", exif=exif, quality=95, subsampling=0, progressive=progressive)
+    if whose == "ours":
+        monkeypatch.setattr(pictures, "LARGEST", limit)
+    else:
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit // 2)
+    read = read_picture(tmp_path / "a.jpg")
+    assert read.shape == (*expected, 3)
+    assert np.abs(read[0, 0].astype(int) - (200, 90, 40)).max() < 8
+    assert np.abs(read[-1, 0].astype(int) - (20, 200, 220)).max() < 8
+
+
+def test_a_large_jpeg_of_two_frames_is_read_too(monkeypatch, tmp_path):
+    frames = [Image.new("RGB", (64, 64), (shade, 90, 90)) for shade in (40, 200)]
+    frames[0].save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=frames[1:])
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 512)
+    read = read_picture(tmp_path / "a.jpg")
+    assert read.shape == (32, 32, 3)
+    assert np.abs(read.astype(int) - (40, 90, 90)).max() < 4
+
+
+@pytest.mark.parametrize("kind", ["png", "gif", "tiff", "webp", "bmp", "ppm"])
+@pytest.mark.parametrize("whose", ["ours", "pillow"])
+def test_other_large_pictures_are_refused_by_name_size_and_limit(kind, whose, monkeypatch, tmp_path):
+    path = tmp_path / "large"
+    Image.new("RGB", (50, 40)).save(path, format=kind)
+    if whose == "ours":
+        monkeypatch.setattr(pictures, "LARGEST", 1998)
+    else:
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 999)
+    with pytest.raises(fr.FactorankError) as caught:
+        read_picture(path)
+    # Pillow's reader of WebP looks at Pillow's limit before it tells the width and the height.
+    size = "(50×40|2,000)" if kind == "webp" and whose == "pillow" else "50×40"
+    refused = f"the picture has {size} pixels, more than the 1,998 that are unpacked; make it smaller first"
+    assert re.fullmatch(f"{path}: {refused}", str(caught.value))
+
+
+def test_a_jpeg_can_be_too_large_at_any_fraction(monkeypatch, tmp_path):
+    path = tmp_path / "a.jpg"
+    Image.new("RGB", (320, 160)).save(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(pictures, "LARGEST_JPEG", 51_199)
+        with pytest.raises(fr.FactorankError, match=r"320×160 pixels, more than the 51,199 of a JPEG that"):
+            read_picture(path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 399)
+    with pytest.raises(fr.FactorankError, match=r"has 320×160 pixels, more than the 798 that are unpacked"):
+        read_picture(path)
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "tiff", "webp", "bmp"])
@@ -129,8 +254,14 @@ def test_cut_off_anywhere_it_is_a_clear_error_or_a_picture(kind, tmp_path):
 def test_no_such_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_picture(tmp_path / "a.png")
-    with pytest.raises(IsADirectoryError):
-        read_picture(tmp_path)
+
+
+def test_a_folder_is_not_a_picture(tmp_path):
+    (tmp_path / "a.png").mkdir()
+    for folder in (tmp_path, tmp_path / "a.png", str(tmp_path)):
+        with pytest.raises(fr.FactorankError) as caught:
+            read_picture(folder)
+        assert str(caught.value) == f"{folder}: a folder, not a picture"
 
 
 def test_without_pillow_it_says_what_to_install(monkeypatch, tmp_path):
@@ -147,11 +278,70 @@ def test_squares():
     assert (resized(np.full((9, 9, 3), 77, dtype=np.uint8), 4) == 77).all()
 
 
-def test_read_folder_names_the_bad_file(tmp_path):
-    Image.fromarray(COLOURS).save(tmp_path / "a.PNG")
-    (tmp_path / "deep").mkdir()
-    Image.fromarray(COLOURS).save(tmp_path / "deep" / "b.jpg")
-    assert read_folder(tmp_path, 8).shape == (2, 8, 8, 3)
-    (tmp_path / "deep" / "c.png").write_bytes(b"broken")
-    with pytest.raises(fr.FactorankError, match=r"deep/c.png: not a picture"):
-        read_folder(tmp_path, 8)
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with two pictures, one of them deeper, and all that is no picture."""
+    folder = tmp_path / ".hidden above" / "pictures"
+    (folder / "deep").mkdir(parents=True)
+    Image.fromarray(COLOURS).save(folder / "a.PNG")
+    Image.fromarray(COLOURS).save(folder / "deep" / "b.jpg")
+    (folder / "notes.txt").write_text("not a picture")
+    (folder / "._a.png").write_bytes(b"\0\5\x16\7")
+    (folder / "deep" / "._b.jpg").write_bytes(b"\0\5\x16\7")
+    (folder / ".previews").mkdir()
+    (folder / ".previews" / "a.png").write_bytes(b"broken")
+    (folder / "foo.png").mkdir()
+    return folder
+
+
+def test_read_folder_passes_over_folders_and_what_is_hidden(folder):
+    assert read_folder(folder, 8).shape == (2, 8, 8, 3)
+    Image.fromarray(COLOURS).save(folder / "foo.png" / "c.png")
+    assert read_folder(str(folder), 8).shape == (3, 8, 8, 3)
+
+
+def test_read_folder_names_the_broken_pictures_in_one_error(folder):
+    (folder / "deep" / "c.png").write_bytes(b"broken")
+    with pytest.raises(fr.FactorankError) as caught:
+        read_folder(folder, 8)
+    assert str(caught.value) == (
+        f"{folder}: 1 of 3 pictures cannot be read; mend or remove them:"
+        " deep/c.png: not a picture that can be read"
+    )
+    (folder / "nothing.png").symlink_to(folder / "nowhere.png")
+    (folder / "z.png").write_bytes(png_of_size(300, 300))
+    with pytest.raises(fr.FactorankError) as caught:
+        read_folder(folder, 8)
+    assert re.fullmatch(
+        r".*: 3 of 5 pictures cannot be read; mend or remove them:"
+        r" deep/c\.png: not a picture that can be read; nothing\.png: No such file or directory;"
+        r" z\.png: the picture is damaged: [^;]*",
+        str(caught.value),
+    )
+
+
+@pytest.mark.parametrize(("broken", "more"), [(5, ""), (6, "; and 1 more"), (40, "; and 35 more")])
+def test_read_folder_names_five(broken, more, folder):
+    for i in range(broken):
+        (folder / f"z{i:02}.png").write_bytes(b"broken")
+    with pytest.raises(fr.FactorankError, match=f": {broken} of {broken + 2} pictures cannot be") as caught:
+        read_folder(folder, 8)
+    names = "; ".join(f"z{i:02}.png: not a picture that can be read" for i in range(5))
+    assert str(caught.value).endswith(f"mend or remove them: {names}{more}")
+
+
+def test_read_folder_of_what_is_not_a_folder_of_pictures(folder, monkeypatch):
+    with pytest.raises(fr.FactorankError, match=r"^there is no folder .*/nowhere$"):
+        read_folder(folder / "nowhere", 8)
+    with pytest.raises(fr.FactorankError, match=r"/a\.PNG is a file; give the folder that the pictures are"):
+        read_folder(folder / "a.PNG", 8)
+    (folder / "none").mkdir()
+    (folder / "none" / ".a.png").touch()
+    with pytest.raises(
+        fr.FactorankError, match=r"/none has no pictures: no file in it, hidden ones aside, ends in \.bmp, "
+    ) as caught:
+        read_folder(folder / "none", 8)
+    assert all(suffix in str(caught.value) for suffix in pictures.SUFFIXES)
+    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    with pytest.raises(fr.FactorankError, match=r"^pictures need Pillow"):
+        read_folder(folder, 8)

@@ -236,5 +236,16 @@ def test_a_folder_of_pictures(tmp_path):
     assert pictures.train.shape == (5, 32, 32, 3)
     shades = [int(p[0, 0, 0]) for part in (pictures.train, pictures.held_out, pictures.test) for p in part]
     assert sorted(shades) == [20 * i for i in range(10)]
-    with pytest.raises(fr.FactorankError, match="has no pictures"):
+    (tmp_path / "._0.png").write_bytes(b"what macOS leaves behind")
+    (tmp_path / "more.png").mkdir()
+    assert torch.equal(picture_folder(tmp_path, held_out=0.2, test=0.3).train, pictures.train)
+    (tmp_path / "10.png").write_bytes(b"broken")
+    (tmp_path / "11.png").write_bytes(b"broken")
+    with pytest.raises(fr.FactorankError, match=r": 2 of 12 pictures cannot be read.*: 10\.png: .*; 11\.png"):
+        picture_folder(tmp_path)
+    with pytest.raises(fr.FactorankError, match="has no pictures: no file in it, hidden ones aside, ends in"):
+        picture_folder(tmp_path / "more.png")
+    with pytest.raises(fr.FactorankError, match=r"0\.png is a file; give the folder"):
+        picture_folder(tmp_path / "0.png")
+    with pytest.raises(fr.FactorankError, match=r"^there is no folder .*nowhere$"):
         picture_folder(tmp_path / "nowhere")
