@@ -32,20 +32,18 @@ from factorank.baselines import RiffleDiffusion
 from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import Pictures, Puzzles, cifar10
 from factorank.errors import FactorankError
-from factorank.experiments.jigsaw_scores import time_to
+from factorank.experiments.jigsaw_rows import describe, trained
 from factorank.experiments.jigsaw_settings import (
     PRESETS,
     Setting,
     ablations,
     build,
-    command_of,
-    describe,
     every_code,
     filled,
     setting,
 )
 from factorank.experiments.jigsaw_solving import assigns, evaluate, puzzles_per_second, solve, watcher
-from factorank.experiments.record import provenance, write_results
+from factorank.experiments.record import write_results
 from factorank.files import write_json
 from factorank.models import PermutationModel
 from factorank.training import TrainResult, train
@@ -65,15 +63,6 @@ __all__ = [
 ]
 
 SPLITS = ("test", "held_out")
-USUAL: dict[str, Any] = {
-    "nfe": (1,),
-    "unmask": "confident",
-    "tries": 1,
-    "split": "test",
-    "watch_every": 1000,
-    "pictures": "cifar-10",
-}
-"""How puzzles are scored unless it is said."""
 ENDLESS = 10_000_000
 """Steps of a run that its time ends."""
 
@@ -306,11 +295,9 @@ def run(
             break
         if chosen.steps is not None and result.steps < chosen.steps:
             continue
-        watch_every = options.get("watch_every", USUAL["watch_every"])
-        scored = {"nfe": tuple(nfes), **how, "split": split, "watch_every": watch_every}
-        scored["pictures"] = pictures.source
-        scored = {name: value for name, value in scored.items() if value != USUAL.get(name)}
-        about = {"split": split, "data": pictures.source} | trained(chosen, result, scored)
+        scored = {"nfe": tuple(nfes), **how, "split": split, "pictures": pictures.source}
+        scored |= {name: options[name] for name in ("watch_every",) if name in options}
+        about = {"split": split, "data": pictures.source} | trained(chosen, result, history(folder), scored)
         rows_here = [row | about for row in score(chosen, model, getattr(pictures, split), nfes=nfes, **how)]
         for row in rows_here:
             say(f"{chosen.name}: nfe {row['nfe']}, solved {row['solved']:.4f}, pieces {row['pieces']:.4f}")
@@ -348,15 +335,3 @@ def told(chosen: Setting, result: TrainResult) -> str:
     if chosen.steps is not None:
         return f"{text}; finished"
     return f"{text}; finished: its {chosen.seconds:g} seconds are up"
-
-
-def trained(chosen: Setting, result: TrainResult, scored: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What training came to, for the rows of a setting, and where they come from: see :func:`command_of`."""
-    watched = history(result.out)
-    return {
-        "trained_steps": result.steps,
-        "train_seconds": round(result.seconds, 1),
-        "seconds_to_90": time_to(watched, 0.9),
-        "steps_to_90": time_to(watched, 0.9, "step"),
-        **provenance(command_of(chosen, scored)),
-    }

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -286,46 +286,3 @@ def filled(chosen: Setting) -> Setting:
         name: getattr(chosen, f"{name}_used") for name in ("code", "masks", "direction", "rounds", "depth")
     }
     return replace(chosen, **used)
-
-
-def describe(chosen: Setting) -> dict[str, Any]:
-    """The setting as it goes into each row of the results, flat."""
-    row = asdict(filled(chosen))
-    for old, new in (("seconds", "train_limit"), ("steps", "step_limit")):
-        row[new] = row.pop(old)
-    own = row.pop("model_options")
-    if chosen.method != "factorank":
-        row |= {"code": None, "objective": None, "masks": None, "aligned": None}
-    return row | {f"model_{name}": value for name, value in own.items()}
-
-
-OPTIONS = (
-    *("grid", "code", "objective", "direction", "masks", "encoder", "rounds", "hints", "augment", "width"),
-    *("depth", "batch_size", "lr", "ema", "seconds", "steps", "seed", "label"),
-)
-"""What ``factorank jigsaw train`` has options for, beside the preset."""
-
-
-SCORING = ("nfe", "unmask", "most", "split", "watch_every", "pictures")
-"""What it has options for beside those of the setting."""
-
-
-def command_of(chosen: Setting, scored: dict[str, Any] | None = None) -> str:
-    """The command line that trains a setting, or the call in Python where there are no such options.
-
-    ``scored`` is how its puzzles are scored, where it is not as usual: ``most``, ``nfe`` and so on.
-    """
-    preset = next(name for name in (chosen.label, chosen.method, "default") if name in PRESETS)
-    base, scored = setting(preset), scored or {}
-    names = [one.name for one in fields(Setting)]
-    changed = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
-    changed = {name: value for name, value in changed.items() if value != getattr(base, name)}
-    if not {*changed, *scored} <= {*OPTIONS, *SCORING}:
-        words = [repr(preset), *(f"{name}={value!r}" for name, value in changed.items())]
-        how = [f"{'nfes' if name == 'nfe' else name}={value!r}" for name, value in scored.items()]
-        return f"factorank.experiments.jigsaw.run([setting({', '.join(words)})], {', '.join(['out', *how])})"
-    command = ["factorank jigsaw train"] + ([] if preset == "default" else [f"--preset {preset}"])
-    for name, value in (changed | scored).items():
-        option = "max-seconds" if name == "seconds" else name.replace("_", "-")
-        command.append(f"--{option} {' '.join(map(str, value)) if isinstance(value, tuple) else value}")
-    return " ".join(command)

@@ -14,8 +14,9 @@ from scipy.stats import binomtest
 import factorank as fr
 from factorank.data.jigsaw import Pictures, Puzzles, cut, join, scrambled
 from factorank.experiments import jigsaw
+from factorank.experiments.jigsaw_rows import command_of
 from factorank.experiments.jigsaw_scores import Scores, pieces_alike, wilson
-from factorank.experiments.jigsaw_settings import build, command_of, setting
+from factorank.experiments.jigsaw_settings import build, setting
 from factorank.experiments.jigsaw_solving import evaluate, puzzles_per_second, solve
 
 TINY = {"grid": 2, "width": 16, "depth": 1, "heads": 2, "batch_size": 32, "warmup": 5, "steps": 20}
@@ -431,7 +432,7 @@ def test_settings_without_options_are_told_as_calls():
 
 def test_the_command_line_has_the_options_that_commands_name():
     from factorank.commands.jigsaw import Train
-    from factorank.experiments.jigsaw_settings import OPTIONS
+    from factorank.experiments.jigsaw_rows import OPTIONS
 
     names = ({one.name for one in dataclasses.fields(kind)} for kind in (Train, jigsaw.Setting))
     assert set(OPTIONS) == set.intersection(*names)
