@@ -3,6 +3,7 @@
 import os
 import re
 import struct
+import sys
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -33,10 +34,10 @@ def read_picture(path: str | os.PathLike[str]) -> np.ndarray:
     Turned as its EXIF data say; the first frame of an animation; transparent parts on white; a large JPEG at
     a half, a quarter or an eighth of its size.
 
-    Grey of more than 8 bits is brought down to bytes. Few files say which value is white, so it is taken from
-    what they hold: white is the least of 1 (floats alone), 255 and 65535 that no value is above. But where
-    the largest value is below a quarter of that, as with 10, 12 or 14 bits in a file of 16, that value is
-    white, or the picture would be nearly black. Floats from 0 to 1 are always multiplied by 255, so that a
+    Numbers of more than 8 bits are brought down to bytes. Few files say which value is white, so it is taken
+    from what they hold: white is the least of 1 (floats alone), 255 and 65535 that no value is above. But
+    where the largest value is below a quarter of that, as with 10, 12 or 14 bits in a file of 16, that value
+    is white, or the picture would be nearly black. Floats from 0 to 1 are always multiplied by 255, so that a
     dark one stays as dark as it was made. Where values are below 0, the smallest is black and the largest
     white.
     """
@@ -48,7 +49,10 @@ def read_picture(path: str | os.PathLike[str]) -> np.ndarray:
             warnings.simplefilter("ignore")  # of a size below our own limit, of odd metadata
             with _opened(image_module, path) as image:
                 _fit(image_module, path, image)
+                wide = _wide_colours(image)
                 image.load()
+                if wide and max(high for _, high in image.getextrema()[:3]) < 64:
+                    _brighten(image_module, path, image)
                 operations.exif_transpose(image, in_place=True)
                 return _rgb(image_module, image)
     except image_module.DecompressionBombError as error:
@@ -189,6 +193,40 @@ def _rgb(image_module: Any, image: Any) -> np.ndarray:
         image = image.convert("RGBA")
         image = image_module.alpha_composite(image_module.new("RGBA", image.size, "white"), image)
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _wide_colours(image: Any) -> bool:
+    """Whether a picture that is not loaded yet has colours of 16 bits, of which Pillow keeps the upper 8."""
+    return bool(image.tile) and _packing(image.tile[0])[:-1] in ("RGB;16", "RGBX;16", "RGBA;16")
+
+
+def _packing(tile: Any) -> str:
+    """How the pixels lie in a part of the file, "RGB;16B" for one: what Pillow tells its decoder."""
+    args = tile[3]
+    return str(args[0] if isinstance(args, tuple) and args else args)
+
+
+def _brighten(image_module: Any, path: str | os.PathLike[str], image: Any) -> None:
+    """Scale colours of 16 bits whose upper bytes, which are in ``image``, leave nearly nothing to see.
+
+    Pillow reads the lower bytes if it is told that the two of a number are the other way round.
+    """
+    with _opened(image_module, path) as low:
+        tiles = []
+        for tile in low.tile:
+            kind, order = _packing(tile)[:-1], _packing(tile)[-1]
+            big = order == "B" or (order == "N" and sys.byteorder == "big")
+            packing = kind + ("L" if big else "B")
+            args = (packing, *tile[3][1:]) if isinstance(tile[3], tuple) else packing
+            tiles.append((*tile[:3], args) if type(tile) is tuple else tile._replace(args=args))
+        low.tile = tiles
+        low.load()
+        upper, lower = np.array(image), np.asarray(low)
+    colours = upper[..., :3].astype(np.uint16) << 8 | lower[..., :3]
+    white = _white(float(colours.max()), floats=False)
+    scaled = np.round(np.arange(int(white) + 1) * (255 / white)).astype(np.uint8)
+    upper[..., :3] = scaled[colours]
+    image.paste(image_module.fromarray(upper))
 
 
 def _white(high: float, *, floats: bool) -> float:

@@ -22,6 +22,18 @@ def saved(path, image, **options):
     return read_picture(path)
 
 
+def png_of(header, data):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def png_of_size(width, height):
+    """A PNG that says it is large and holds next to nothing."""
+    return png_of(struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), zlib.compress(b"\0" * 1000))
+
+
 def test_plain_colours_and_grey(tmp_path):
     assert np.array_equal(saved(tmp_path / "a.png", Image.fromarray(COLOURS)), COLOURS)
     grey = saved(tmp_path / "b.png", Image.fromarray(SHADES))
@@ -65,6 +77,60 @@ def test_white_is_found_from_what_the_file_holds(kind, values, white, tmp_path):
     for suffix in ("png", "tif") if kind == np.uint16 else ("tif",):
         read = saved(tmp_path / f"a.{suffix}", Image.fromarray(deep))
         assert np.array_equal(read, np.repeat(expected[..., None], 3, -1))
+
+
+def png_of_colours(colours):
+    """A PNG of 16 bits a colour, which Pillow cannot write."""
+    height, width, bands = colours.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in colours)
+    return png_of(
+        struct.pack(">IIBBBBB", width, height, 16, {3: 2, 4: 6}[bands], 0, 0, 0), zlib.compress(rows)
+    )
+
+
+def tiff_of_colours(colours, order, *, packed=False):
+    """A TIFF of 16 bits a colour, in strips of two rows, with the bytes of a number in that order."""
+    height, width, bands = colours.shape
+    strips = [colours[row : row + 2].astype(f"{order}u2").tobytes() for row in range(0, height, 2)]
+    strips = [zlib.compress(strip) for strip in strips] if packed else strips
+    count, extra = len(strips), [(338, 4, 1, 2)] * (bands - 3)  # a fourth band is opacity
+    bits = 8 + 2 + 12 * (9 + len(extra)) + 4  # where the numbers lie that do not fit into the table
+    places, sizes = bits + 2 * bands, [len(strip) for strip in strips]
+    starts = [places + 8 * count + sum(sizes[:i]) for i in range(count)]
+    table = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, bands, bits), (259, 4, 1, 8 if packed else 1)]
+    table += [(262, 4, 1, 2), (273, 4, count, places), (277, 4, 1, bands), (278, 4, 1, 2)]
+    table += [(279, 4, count, places + 4 * count), *extra]
+    data = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(f"{order}IH", 8, len(table))
+    data += b"".join(struct.pack(f"{order}HHII", *row) for row in table) + bytes(4)
+    data += struct.pack(f"{order}{bands}H", *[16] * bands)
+    return data + struct.pack(f"{order}{2 * count}I", *starts, *sizes) + b"".join(strips)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        png_of_colours,
+        lambda colours: tiff_of_colours(colours, "<"),
+        lambda colours: tiff_of_colours(colours, ">"),
+        lambda colours: tiff_of_colours(colours, "<", packed=True),
+        lambda colours: tiff_of_colours(colours, ">", packed=True),
+    ],
+    ids=["png", "tiff", "tiff big-endian", "tiff packed", "tiff big-endian packed"],
+)
+@pytest.mark.parametrize("bands", [3, 4])
+@pytest.mark.parametrize("bits", [4, 8, 10, 12, 14, 16])
+def test_colours_of_fewer_bits_than_the_file_has_are_seen(made, bands, bits, tmp_path):
+    high = 2**bits - 1
+    colours = np.random.default_rng(bits).integers(0, high + 1, (5, 7, bands), dtype=np.uint16)
+    colours[0, 0] = high
+    colours[..., 3:] = 65535
+    path = tmp_path / "a"
+    path.write_bytes(made(colours))
+    read = read_picture(path)
+    if bits == 16:  # the upper byte is as good
+        assert np.array_equal(read, colours[..., :3] >> 8)
+    else:
+        assert np.array_equal(read, np.round(colours[..., :3] * (255 / high)))
 
 
 @pytest.mark.parametrize(
@@ -119,17 +185,6 @@ def test_first_frame_of_an_animation(tmp_path):
 def test_cmyk_and_jpeg(tmp_path):
     read = saved(tmp_path / "a.jpg", Image.fromarray(np.full((9, 9, 3), 90, dtype=np.uint8)).convert("CMYK"))
     assert np.abs(read.astype(int) - 90).max() <= 3
-
-
-def png_of_size(width, height):
-    """A PNG that says it is large and holds next to nothing."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    data = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + data
 
 
 @pytest.mark.parametrize(
