@@ -62,10 +62,10 @@ def read_picture(path: str | os.PathLike[str]) -> np.ndarray:
     except FactorankError:
         raise
     except OSError as error:
-        if error.errno is not None:  # the file system's own words: no such file, no permission
+        if error.filename is not None:  # the file system's own words: no such file, no permission
             raise
         raise FactorankError(f"{path}: the picture is damaged: {error}") from None
-    except (SyntaxError, ValueError, EOFError, IndexError, KeyError, OverflowError) as error:
+    except (SyntaxError, ValueError, TypeError, LookupError, EOFError, OverflowError, struct.error) as error:
         raise FactorankError(f"{path}: the picture is damaged: {error}") from None
 
 

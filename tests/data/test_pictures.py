@@ -290,6 +290,20 @@ def test_a_jpeg_can_be_too_large_at_any_fraction(monkeypatch, tmp_path):
         read_picture(path)
 
 
+@pytest.mark.parametrize("kind", [9, 11], ids=["below 0", "a fraction"])
+def test_strips_at_impossible_places(kind, tmp_path):
+    data = tiff_of_colours(np.full((6, 2, 3), 9000, dtype=np.uint16), "<")
+    header = struct.pack("<HHI", 273, 4, 3)
+    at = data.index(header)
+    (places,) = struct.unpack_from("<I", data, at + 8)
+    wrong = struct.pack("<3i", -5, -5, -5) if kind == 9 else struct.pack("<3f", 0.5, 0.5, 0.5)
+    data = data[:places] + wrong + data[places + 12 :]
+    path = tmp_path / "a.tif"
+    path.write_bytes(data.replace(header, struct.pack("<HHI", 273, kind, 3)))
+    with pytest.raises(fr.FactorankError, match=r"/a\.tif: the picture is damaged: "):
+        read_picture(path)
+
+
 @pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "tiff", "webp", "bmp"])
 def test_cut_off_anywhere_it_is_a_clear_error_or_a_picture(kind, tmp_path):
     data = io.BytesIO()
