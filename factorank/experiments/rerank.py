@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
@@ -90,11 +91,17 @@ def watcher(setting: Setting, train: Ratings, validation: Ratings) -> Callable[[
 
 
 def evaluate(
-    ranker: Ranker, data: Ratings | str | Path, measured: Evaluation | None = None, **about: Any
+    ranker: Ranker,
+    data: Ratings | str | Path,
+    measured: Evaluation | None = None,
+    *,
+    scored: dict[str, Tensor] | None = None,
+    **about: Any,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows of a ranker, and rows of its calibration; ``about`` is added to each.
 
-    Sizes n that the model has not learnt are left out, and those that nobody has ratings for.
+    Sizes n that the model has not learnt are left out, and those that nobody has ratings for. ``scored`` is
+    filled with what each user got: see :mod:`factorank.experiments.rerank_leads`.
     """
     measured = Evaluation() if measured is None else measured
     ratings = parts(data)[1 if measured.on == "validation" else 2]
@@ -128,6 +135,8 @@ def evaluate(
         seconds = round(time.perf_counter() - started, 2)
         rows += [here | row | {"seconds": seconds} for row in found]
         bins += [here | row | {"experiment": "rerank-calibration"} for row in binned]
+        if scored is not None:
+            scored |= {f"{asked.seed}/{cell}": values for cell, values in lists.scored.items()}
     return rows, bins
 
 
@@ -156,7 +165,8 @@ def run(
 
     ``out/<name>`` is the run of each setting, with its ``rows.jsonl`` and ``calibration.jsonl`` once it is
     evaluated: such a setting is not run again, and refused if the setting, the data or what is measured is
-    another now. ``out/rerank.jsonl`` and ``out/rerank-calibration.jsonl`` hold all of them. A run that
+    another now. ``out/rerank.jsonl`` and ``out/rerank-calibration.jsonl`` hold all of them, and
+    ``out/rerank-leads.jsonl`` how far rankers are ahead of baselines, user by user. A run that
     ``max_seconds`` ended is evaluated as it stands.
     """
     measured = Evaluation() if measured is None else measured
@@ -181,9 +191,10 @@ def run(
         if ranker.result is not None and ranker.result.stopped == "interrupted":
             break
         trained = trained_facts(setting, ranker, time.perf_counter() - started)
-        rows, bins = evaluate(ranker, ratings, replace(measured, asked=asked), **trained)
+        scored: dict[str, Tensor] = {}
+        rows, bins = evaluate(ranker, ratings, replace(measured, asked=asked), scored=scored, **trained)
         write_results(folder / "calibration.jsonl", [row | about for row in bins])
-        write_rows(folder, facts, [row | about for row in rows])
+        write_rows(folder, facts, [row | about for row in rows], scored)
     return gather(out)
 
 
@@ -240,8 +251,9 @@ def evaluate_baselines(
             "seeds": list(seeds),
         }
         if not measured_already(folder, facts):
-            rows = baseline_rows(name, ratings, measured, seeds=seeds, options=own, command=command)
-            write_rows(folder, facts, rows)
+            scored: dict[str, Tensor] = {}
+            how: dict[str, Any] = {"seeds": seeds, "options": own, "command": command, "scored": scored}
+            write_rows(folder, facts, baseline_rows(name, ratings, measured, **how), scored)
     return gather(out)
 
 
@@ -253,6 +265,7 @@ def baseline_rows(
     seeds: Sequence[int] = (0,),
     options: Mapping[str, Any] | None = None,
     command: str = "factorank.experiments.rerank.baseline_rows",
+    scored: dict[str, Tensor] | None = None,
 ) -> list[dict[str, Any]]:
     """Fit a baseline for each n, tuned on validation users, and measure it on the same lists as rankers."""
     from factorank.baselines import rankers
@@ -290,6 +303,8 @@ def baseline_rows(
                 "seconds": round(time.perf_counter() - started, 2),
             }
             rows += [here | row | about for row in found]
+            if scored is not None:
+                scored |= {f"{seed}/{cell}": values for cell, values in lists.scored.items()}
     return rows
 
 

@@ -6,19 +6,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 from factorank.experiments.record import write_results
-from factorank.files import write_json
+from factorank.experiments.rerank_leads import USERS, leads
+from factorank.files import write_json, write_whole
 
 MEASURED = "measured.json"
 """The file of a run that says what its rows are of."""
 
 
-def write_rows(folder: Path, facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """Write the rows of a run, and first what they are of."""
+def write_rows(
+    folder: Path, facts: dict[str, Any], rows: list[dict[str, Any]], scored: dict[str, Tensor]
+) -> None:
+    """Write the rows of a run, and first what they are of, and what each user got."""
+    from safetensors.torch import save
+
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / MEASURED, _plain(facts))
+    write_whole(folder / USERS, save(scored))
     write_results(folder / "rows.jsonl", rows)
 
 
@@ -60,4 +68,6 @@ def gather(out: str | Path) -> list[dict[str, Any]]:
         if rows:
             write_results(out / f"{target}.jsonl", rows)
         gathered.append(rows)
+    if found := leads(out):
+        write_results(out / "rerank-leads.jsonl", found)
     return gathered[0]

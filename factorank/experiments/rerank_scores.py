@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,6 +39,8 @@ class TestLists:
     """int64 ``(lists, n)``: places in the list, best first; ties broken at random, once for all methods."""
     users: Tensor
     """The user of each list, int64 ``(lists,)``."""
+    scored: dict[str, Tensor] = field(default_factory=dict)
+    """NDCG of the unobserved items for each user, float32 ``(users,)``, as scored last, by ``n/r/k``."""
 
     @property
     def n(self) -> int:
@@ -93,21 +95,28 @@ def score_row(lists: TestLists, order: Tensor, r: int, ks: Sequence[int] = KS) -
         if k > n:
             continue
         row: dict[str, Any] = {"n": n, "r": r, "k": k}
-        for name, value in (
-            ("ndcg", ndcg(order, relevance, k)),
-            ("ndcg_unobserved", ndcg(rest, relevance[:, r:], k)),
-        ):
+        unobserved = ndcg(rest, relevance[:, r:], k)
+        for name, value in (("ndcg", ndcg(order, relevance, k)), ("ndcg_unobserved", unobserved)):
             row[name], row[f"{name}_se"] = over_users(value, lists.users)
+        lists.scored[f"{n}/{r}/{k}"] = by_user(unobserved, lists.users).float()
         yield row | {"users": int(lists.users.unique().numel()), "lists": len(order)}
 
 
 def over_users(values: Tensor, users: Tensor) -> tuple[float, float]:
     """The mean over users of the mean of each user's values ``(lists,)``, and its standard error."""
+    means = by_user(values, users)
+    return float(means.mean()), standard_error(means)
+
+
+def by_user(values: Tensor, users: Tensor) -> Tensor:
+    """The mean of each user's values ``(lists,)``, float64 ``(users,)``, by the number of the user."""
     _, index, count = users.unique(return_inverse=True, return_counts=True)
-    means = values.new_zeros(len(count), dtype=torch.float64).index_add_(0, index, values.double()) / count
-    spread = means.std() if len(means) > 1 else means.new_tensor(math.nan)
-    error = float(spread / math.sqrt(len(means)))
-    return float(means.mean()), (0.0 if math.isnan(error) else error)
+    return values.new_zeros(len(count), dtype=torch.float64).index_add_(0, index, values.double()) / count
+
+
+def standard_error(means: Tensor) -> float:
+    """Of the mean of independent values ``(users,)``; 0 for one alone."""
+    return float(means.std() / math.sqrt(len(means))) if len(means) > 1 else 0.0
 
 
 @dataclass(frozen=True)

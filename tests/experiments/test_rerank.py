@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from scipy.stats import sem
 
 import factorank as fr
 from factorank.errors import FactorankError
 from factorank.experiments import rerank, rerank_scores
+from factorank.experiments.rerank_leads import compared
 from factorank.experiments.rerank_scores import (
     Asked,
     bits,
@@ -73,6 +75,17 @@ def test_ndcg_of_the_unobserved_items_alone(data):
 def test_users_count_once():
     mean, error = over_users(torch.tensor([1.0, 0.0, 0.5, 0.5, 0.5]), torch.tensor([7, 7, 9, 9, 9]))
     assert (mean, error) == (0.5, 0.0)
+
+
+def test_leads_are_paired_over_users_and_the_seeds_that_both_have():
+    ours = {f"{seed}/6/2/5": torch.rand(40) for seed in range(3)} | {"0/6/3/5": torch.rand(40)}
+    theirs = {f"{seed}/6/2/5": torch.rand(40) for seed in range(2)} | {"0/6/3/5": torch.rand(39)}
+    (row,) = compared(ours, theirs)
+    each = [(ours[f"{s}/6/2/5"] - theirs[f"{s}/6/2/5"]).double().numpy() for s in range(2)]
+    each = sum(each) / 2
+    assert (row["n"], row["r"], row["k"], row["seeds"], row["users"]) == (6, 2, 5, 2, 40)
+    assert row["lead"] == pytest.approx(each.mean(), abs=1e-6)
+    assert row["lead_se"] == pytest.approx(sem(each), abs=1e-6)
 
 
 def test_options_of_baselines_are_passed_on_and_told(data):
@@ -169,6 +182,18 @@ def test_a_run_is_written_resumed_and_drawn(data, tmp_path):
     assert len({frozenset(cells) for cells in by_method.values()}) == 1
     written = [json.loads(line) for line in (tmp_path / "rerank.jsonl").read_text().splitlines()]
     assert written == rows
+    found = [json.loads(line) for line in (tmp_path / "rerank-leads.jsonl").read_text().splitlines()]
+    means = {
+        (row["method"], row["objective"], row["n"], row["r"], row["k"]): row["ndcg_unobserved"]
+        for row in rows
+    }
+    assert len(found) == 2 * len(next(iter(by_method.values())))
+    for row in found:
+        cell = row["n"], row["r"], row["k"]
+        lead = means["factorank", row["objective"], *cell] - means["mean-rating", None, *cell]
+        assert row["lead"] == pytest.approx(lead, abs=1e-6)
+        assert (row["baseline"], row["seeds"]) == ("mean-rating", 1)
+        assert 0 <= row["lead_se"] < 0.2
     for name in ("rerank", "rerank-calibration"):
         draw(name, tmp_path / f"{name}.jsonl", tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
