@@ -32,12 +32,13 @@ def puzzle_figure(
     side = len(truth)
     size = side / grid
     for axis, picture, title in zip(
-        axes, (scrambled, solved, truth), ("scrambled", "solved", "truth"), strict=True
+        axes, (scrambled, solved, truth), ("scrambled", "solution", "truth"), strict=True
     ):
         axis.imshow(picture, interpolation="nearest" if side < 256 else "antialiased")
         axis.set(title=title, xticks=[], yticks=[])
         for line in range(1, grid):
-            for draw in (axis.axhline, axis.axvline):
+            for draw in (axis.axhline, axis.axvline):  # white on dark pictures, dark on white ones
+                draw(line * size - 0.5, color="0.3", linewidth=1.6, alpha=0.4)
                 draw(line * size - 0.5, color="white", linewidth=0.8, alpha=0.8)
     for slot in wrong:
         left, top = slot % grid * size - 0.5, slot // grid * size - 0.5
@@ -151,7 +152,9 @@ def _one_code_a_grid(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _style(method: str, label: str | None) -> dict[str, Any]:
     if method != "factorank":
         name, mark = METHODS.get(method, (method, "x"))
-        return {"color": "0.45", "marker": mark, "linestyle": "--", "linewidth": 1.2, "label": name}
+        style = {"color": "0.45", "marker": mark, "linestyle": "--", "linewidth": 1.2, "label": name}
+        # Baselines that lie on one another are both seen.
+        return style | ({"markersize": 9, "markerfacecolor": "white"} if method == "gumbel-sinkhorn" else {})
     ours = label == "default"
     return {
         "color": "black" if ours else "0.7",
