@@ -94,6 +94,11 @@ class AutoregressiveLaw(PermutationLaw):
                     mask = mask[(parent * given.rows + row).reshape(-1)]
         return code, score
 
+    def _widest(self) -> int:
+        # A step takes one token of each sample: what is wide are the keys of those before it. They are kept
+        # for every layer, which a GPU with its large chunks has less room for.
+        return self.n * self.model.width if self._device.type == "cpu" else super()._widest()
+
     def _memory(self, given: Given) -> Known | None:
         if given.memory is None:
             given.memory = self.model.network.memory(given.known, given.present)

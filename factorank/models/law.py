@@ -279,16 +279,24 @@ class PermutationLaw(Distribution):
     def _device(self) -> torch.device:
         return self.model.network.places.device
 
-    def _chunks(self, samples: int, at_once: int = 1) -> Iterator[tuple[Given, slice, slice]]:
+    def _widest(self) -> int:
+        """How many numbers of one sample the widest tensor holds while it is drawn after the first."""
+        return self.n * max(4 * self.model.width, 2 * self.n)
+
+    def _chunks(
+        self, samples: int, at_once: int = 1, *, drawn: bool = True
+    ) -> Iterator[tuple[Given, slice, slice]]:
         """Rectangles (rows of the batch, samples of each) that fit the memory, and what is given there.
 
         Those of the same rows follow each other and share a :class:`Given`, and so the first evaluation.
+        ``drawn``: samples are drawn, not scored, which may take less memory.
         """
+        limit = CHUNK.get(self._device.type, CHUNK["cpu"]) // at_once
         widest = self.n * max(4 * self.model.width, 2 * self.n)
-        most = max(1, CHUNK.get(self._device.type, CHUNK["cpu"]) // widest // at_once)
-        rows = max(1, min(self.given.rows, most))
+        rows = max(1, min(self.given.rows, limit // widest))
         # Where the first evaluation is all there is, a sample takes no more than a few rows of numbers.
-        draws = max(1, (most if self.nfe != 1 else most * widest // (4 * self.n)) // rows)
+        each = 4 * self.n if self.nfe == 1 else self._widest() if drawn else widest
+        draws = max(1, limit // each // rows)
         for row in range(0, self.given.rows, rows):
             where = slice(row, min(row + rows, self.given.rows))
             given = dataclasses.replace(self.given.part(where.start, where.stop))
@@ -338,7 +346,7 @@ class PermutationLaw(Distribution):
         law, rows, shape = self._aligned(order)
         parts: dict[int, list[Tensor]] = {}
         with evaluating(self.model):
-            for given, where, draws in law._chunks(rows.shape[0]):
+            for given, where, draws in law._chunks(rows.shape[0], drawn=False):
                 code = law._encode(given, rows[draws, where])
                 score = law._score(given, code, generator)
                 if given.fixed is not None:
