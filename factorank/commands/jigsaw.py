@@ -49,7 +49,7 @@ class Train(_Data):
     """default: one token for each piece, a perceptron on its pixels, attention between matching edges. paper:
     the network of the paper. The others are baselines."""
     code: Literal["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"] | None = None
-    """The code of the solution; unless given lehmer, and from 6×6 on inline."""
+    """The code of the solution; unless given lehmer, but inline from 6×6 on for one evaluation."""
     objective: Literal["masked", "autoregressive"] | None = None
     """masked (unless given): the solution in one evaluation. autoregressive: one position after the other."""
     direction: Literal["slot-of-piece", "piece-of-slot"] | None = None
@@ -104,6 +104,8 @@ class Train(_Data):
         check_nfes(self.nfe, chosen)
         if self.code is not None and chosen.method != "factorank":
             raise FactorankError(f"--preset {self.preset} has no code; --code is for models of factorank")
+        if self.watch_every < 1:
+            raise FactorankError(f"--watch-every is at least 1 step, not {self.watch_every}")
         finished = (self.out / chosen.name / f"{self.split}.jsonl").exists()
         try:
             rows = jigsaw.run(

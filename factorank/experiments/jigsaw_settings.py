@@ -44,8 +44,8 @@ class Setting:
     method: Method = "factorank"
     """Ours, or a baseline, for which ``code``, ``objective``, ``masks`` and ``aligned`` mean nothing."""
     code: str | None = None
-    """Unless given lehmer up to 5×5, and inline from 6×6 on: the best slots of all pieces together, found by
-    assignment, mend what single values get wrong."""
+    """Unless given lehmer, but inline from 6×6 on for masked models that learn one evaluation: the best slots
+    of all pieces together, found by assignment, mend what single values get wrong."""
     objective: Objective = "masked"
     masks: Masks | None = None
     """What a masked model learns to predict: "all" (unless given) for one evaluation, "any" for several."""
@@ -114,7 +114,8 @@ class Setting:
 
     @property
     def code_used(self) -> str:
-        return self.code or ("lehmer" if self.grid < 6 else "inline")
+        assigned = self.grid >= 6 and self.objective == "masked" and self.masks_used == "all"
+        return self.code or ("inline" if assigned else "lehmer")
 
     @property
     def rounds_used(self) -> int:

@@ -93,9 +93,7 @@ def assigns(
     able = isinstance(model, PermutationModel) and model.code.name == "inline" and model.objective == "masked"
     able = able and nfe in (None, 1)
     if assign and not able:
-        raise FactorankError(
-            "assign is for masked inline models at one evaluation; this model gives permutations by itself"
-        )
+        raise FactorankError("assign is for masked inline models at one evaluation")
     return able if assign is None else assign
 
 

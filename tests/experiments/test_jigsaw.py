@@ -129,6 +129,9 @@ def test_the_defaults_of_a_setting_follow_from_code_and_objective():
     assert setting(grid=6).code_used == "inline"
     assert setting(grid=6).name == "default-6x6-inline-masked-0"
     assert setting(grid=6, code="lehmer").name == "default-6x6-lehmer-masked-0"
+    # What may leave the permutations, because nothing is assigned, has another code.
+    for others in ({"objective": "autoregressive"}, {"masks": "any"}, {"preset": "paper"}):
+        assert setting(**{"grid": 6} | others).code_used == "lehmer"
     assert setting().masks_used == "all"
     assert setting(objective="autoregressive").masks_used == "any"
     assert setting("paper").direction_used == "piece-of-slot"
