@@ -1,12 +1,13 @@
 """Jigsaw puzzles: puzzles solved a second and training steps a second, ours and the baselines, in one run.
 
-    ./run bench jigsaw [--grids 2 3 4 5] [--device cuda] [--out results/jigsaw-speed.jsonl]
+    ./run bench jigsaw [--grids 2 3 4 5] [--runs runs/jigsaw] [--device cuda] [--out FILE]
 
 Solving is in batches of 1,024 puzzles that are on the device already: ours in one evaluation, Gumbel-Sinkhorn
 by the best assignment, riffle diffusion by its schedule with the beam search of its authors. Each is measured
-in turn, and its best turn counts. Training is each method's own step at batch 1,024, without what comes
-before the first hundred steps: with a run's ``steps_to_90`` it says how long that took. Weights and pictures
-are random: the time does not depend on them.
+in turn, and its best turn counts. Models are those of seed 0 in ``--runs``, else they have random weights, of
+which an assignment takes two to three times as long as of sure scores. Training is each method's own step at
+batch 1,024, without what comes before the first hundred steps: with a run's ``steps_to_90`` it says how long
+that took. Pictures are random.
 """
 
 import argparse
@@ -21,11 +22,14 @@ import torch
 
 from benchmarks.rows import human, merge
 from benchmarks.timing import show
+from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import SIDE, Pictures
 from factorank.experiments.jigsaw import history, learn
+from factorank.experiments.jigsaw_pictures import load_any
 from factorank.experiments.jigsaw_settings import METHODS, Setting, build, setting
 from factorank.experiments.jigsaw_solving import BATCH, puzzles_per_second, solve
 from factorank.experiments.record import provenance
+from factorank.models import PermutationModel
 
 PRESET = {"factorank": "default"}
 
@@ -35,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--grids", type=int, nargs="+", default=[2, 3, 4, 5], help="pieces in a row")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--runs", type=Path, help="the folder of trained models; random weights unless given")
     parser.add_argument("--turns", type=int, default=2, help="how many times each method is measured")
     parser.add_argument("--steps", type=int, default=300, help="training steps; 0 for no training")
     parser.add_argument("--quick", action="store_true", help="small batches: does everything run?")
@@ -72,14 +77,16 @@ def solving(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     batch, seconds = (16, 0.01) if options.quick else (BATCH, 1.0)
     best = dict.fromkeys(options.methods, 0.0)
     models = {
-        name: build(chosen).to(options.device).eval() for name, chosen in settings(grid, options).items()
+        name: model_of(chosen, options.runs).to(options.device).eval()
+        for name, chosen in settings(grid, options).items()
     }
     for _ in range(options.turns):
         for name, model in models.items():
             solver = partial(solve, model)
             rate = puzzles_per_second(solver, pictures, grid, batch_size=batch, seconds=seconds)
             best[name] = max(best[name], rate)
-    return _rows(f"solve {grid}x{grid}", grid, batch, best)
+    rows = _rows(f"solve {grid}x{grid}", grid, batch, best)
+    return [row | {"weights": "random" if options.runs is None else "trained"} for row in rows]
 
 
 def training(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -95,6 +102,10 @@ def training(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
             rates[name] = [line["rate"] for line in history(out) if "rate" in line][-1]
         torch.compiler.reset()
     return _rows(f"train {grid}x{grid}", grid, chosen.batch_size, rates)
+
+
+def model_of(chosen: Setting, runs: Path | None) -> PermutationModel | OrderingModel:
+    return build(chosen) if runs is None else load_any(chosen.grid, runs / chosen.name)
 
 
 def some_pictures(count: int) -> torch.Tensor:
