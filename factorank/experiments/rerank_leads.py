@@ -1,7 +1,7 @@
 """How far rankers are ahead of baselines, user by user: all are asked about the same lists.
 
 Users differ more than methods do. The difference of two methods for a user does not hold what makes that user
-easy or hard, so that its standard error is well below that of either mean.
+easy or hard, so that its standard error is below that of either mean.
 """
 
 import json

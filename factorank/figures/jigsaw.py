@@ -21,7 +21,7 @@ def puzzle_figure(
     wrong: list[int],
     summary: str,
 ) -> None:
-    """Three panels, scrambled, solved and truth: pictures uint8 ``(side, side, 3)``.
+    """Three panels, the scrambled pieces, the solution and the truth: pictures uint8 ``(side, side, 3)``.
 
     The slots in ``wrong`` are framed and crossed out in the solution.
     """
