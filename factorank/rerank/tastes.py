@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from factorank.data.ratings import Ratings
+from factorank.data.sparse import sparse_matrix
 from factorank.models.taste import Taste, inverse
 from factorank.rerank.batches import stretched
 from factorank.rerank.features import factors, residuals
@@ -53,12 +54,10 @@ def likeliest(
     """
     width, began = item.shape[1], item
     shape = (len(ratings), ratings.item_count)
-    place = torch.stack([ratings.users, ratings.items.long()])
+    place = (ratings.users, ratings.items.long())
     relevance = ratings.relevance(ratings.values).float()
-    rated = torch.sparse_coo_tensor(
-        place, torch.ones_like(relevance), shape, check_invariants=True
-    ).coalesce()
-    values = torch.sparse_coo_tensor(place, relevance, shape, check_invariants=True).coalesce()
+    rated = sparse_matrix(*place, torch.ones_like(relevance), shape)
+    values = sparse_matrix(*place, relevance, shape)
     unit = torch.eye(width, device=item.device)
     for _ in range(steps):
         load = torch.cat([bias.sqrt().expand(len(item), 1), item[:, 1:]], 1)

@@ -92,13 +92,14 @@ def test_the_same_interface_as_plain_draws(generator):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_on_a_gpu_nothing_waits():
     generator = torch.Generator("cuda").manual_seed(0)
     logits = torch.randn(9, 5, 50, device="cuda").masked_fill(torch.rand(50, device="cuda") < 0.3, -torch.inf)
     at = torch.arange(5, device="cuda").expand(21, 9, 5)
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         chooser = StratifiedDraw(21, 9, 5, generator, logits.device)
         found = chooser.shared(logits, 21), chooser.values(logits.expand(21, 9, 5, 50), at)
     finally:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from factorank.baselines.rankers.ranker import Ranker, Reads
 from factorank.data.ratings import Ratings
+from factorank.data.sparse import sparse_matrix
 
 ROUNDS = 10
 DENSE = 1 << 28
@@ -99,8 +100,7 @@ def _matrix(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int
         table = torch.zeros(shape, device=values.device)
         table[rows, columns] = values
         return table
-    places = torch.stack([rows, columns])
-    return torch.sparse_coo_tensor(places, values, shape, check_invariants=True).coalesce()
+    return sparse_matrix(rows, columns, values, shape)
 
 
 def _solve(gram: Tensor, right: Tensor) -> Tensor:
