@@ -102,7 +102,7 @@ def rerank_figure(
 
 
 def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Stated probability of the top k against how often it was so, a panel for each set of data and n.
+    """Stated probability of the top k against how often it was so: a row of panels for each data.
 
     Bins of all r and seeds together, without those that hold next to nothing; the area of a mark grows with
     what the bin holds.
@@ -112,19 +112,19 @@ def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[
     if not rows:
         raise FactorankError(f"{results} holds nothing to draw")
     sets = list(dict.fromkeys(row["data"] for row in rows))
-    panels = sorted(
-        {(row["data"], row["n"]) for row in rows}, key=lambda panel: (sets.index(panel[0]), panel[1])
-    )
-    across = len({n for _, n in panels})
-    down = -(-len(panels) // across)
+    lengths = {one: sorted({row["n"] for row in rows if row["data"] == one}) for one in sets}
+    across = max(map(len, lengths.values()))
     figure, axes = pyplot.subplots(
-        down, across, figsize=(3.9 * across, 3.9 * down), squeeze=False, layout="constrained"
+        len(sets), across, figsize=(3.9 * across, 4.2 * len(sets)), squeeze=False, layout="constrained"
     )
-    for axis in axes.flat[len(panels) :]:
-        axis.set_visible(False)
+    panels: dict[tuple[str, int], Any] = {}
+    for one, row_of_axes in zip(sets, axes, strict=True):
+        panels |= {(one, n): axis for n, axis in zip(lengths[one], row_of_axes, strict=False)}
+        for axis in row_of_axes[len(lengths[one]) :]:
+            axis.set_visible(False)
     marks = {1: "o", 3: "^", 5: "s", 10: "D"}
     labelled: dict[str, Any] = {}
-    for axis, (data, n) in zip(axes.flat, panels, strict=False):
+    for (data, n), axis in panels.items():
         axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
         for objective, colour in (("masked", "black"), ("autoregressive", "white")):
             for k, mark in marks.items():
