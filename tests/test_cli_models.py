@@ -67,6 +67,15 @@ def test_train_goes_on_with_its_run_and_refuses_another(votes, run, tmp_path):
     assert "mine holds another run: lr is 0.002 there and 0.5 here; choose another with --out" in err
 
 
+def test_train_with_another_optimizer(votes, run, tmp_path):
+    arguments = ["train", votes, *SMALL, "--out", "mine"]
+    assert run(*arguments, "--optimizer", "muon")[0] == 0
+    assert json.loads((tmp_path / "mine/training.json").read_text())["optimizer"] == "muon"
+    status, _, err = run(*arguments)
+    assert status == 2
+    assert 'mine holds another run: optimizer is "muon" there and "adamw" here; ' in err
+
+
 def test_train_says_what_is_left_to_do(votes, run):
     arguments = ["train", votes, *SMALL[:-1], 1000, "--max-seconds", 0.01, "--held-out", 0]
     status, out, _ = run(*arguments)

@@ -72,6 +72,8 @@ class Train(_Data):
     """Of the network."""
     batch_size: int | None = None
     """Puzzles in a step."""
+    optimizer: Literal["adamw", "muon"] | None = None
+    """adamw unless given; muon: the matrices of the blocks and rounds by Muon, the other weights by AdamW."""
     lr: float | None = None
     """The highest learning rate."""
     ema: float | None = None

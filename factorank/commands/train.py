@@ -42,6 +42,8 @@ class Train(RankingsTable):
     """Training steps."""
     batch_size: int = 256
     """Rankings a step, or all of them if they are fewer."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """muon: the matrices of the blocks by Muon, the other weights by AdamW."""
     lr: float = 2e-3
     """The highest learning rate."""
     max_seconds: float | None = None
@@ -76,6 +78,7 @@ class Train(RankingsTable):
                 orders,
                 steps=self.steps,
                 batch_size=min(self.batch_size, len(orders)),
+                optimizer=self.optimizer,
                 lr=self.lr,
                 max_seconds=self.max_seconds,
                 held_out=held,

@@ -123,6 +123,7 @@ def learn(
         model,
         puzzles,
         batch_size=chosen.batch_size,
+        optimizer=chosen.optimizer,
         lr=chosen.lr,
         warmup=chosen.warmup,
         weight_decay=chosen.weight_decay,

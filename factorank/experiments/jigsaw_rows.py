@@ -11,7 +11,7 @@ from factorank.training import TrainResult
 
 OPTIONS = (
     *("grid", "code", "objective", "direction", "masks", "encoder", "rounds", "hints", "augment", "width"),
-    *("depth", "batch_size", "lr", "ema", "seconds", "steps", "seed", "label"),
+    *("depth", "batch_size", "optimizer", "lr", "ema", "seconds", "steps", "seed", "label"),
 )
 """What ``factorank jigsaw train`` has options for, beside the preset."""
 SCORING = ("nfe", "unmask", "most", "split", "watch_every", "pictures")

@@ -20,6 +20,8 @@ from factorank.models.pieces import Pieces
 
 Method = Literal["factorank", "gumbel-sinkhorn", "riffle-diffusion"]
 METHODS: tuple[Method, ...] = get_args(Method)
+Optimizer = Literal["adamw", "muon"]
+OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
 
 
 CHECKS: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
@@ -72,6 +74,8 @@ class Setting:
     ties: bool = True
     """Identical pieces have one right order in training; see :class:`factorank.data.jigsaw.Puzzles`."""
     batch_size: int = 1024
+    optimizer: Optimizer = "adamw"
+    """muon: for the matrices of the transformer's blocks and of the rounds; see :func:`factorank.train`."""
     lr: float = 2e-3
     warmup: int = 500
     weight_decay: float = 0.01
@@ -91,6 +95,8 @@ class Setting:
         check_grid(self.grid)
         if self.method not in METHODS:
             raise FactorankError(f"the method is one of {', '.join(METHODS)}, not {self.method!r}")
+        if self.optimizer not in OPTIMIZERS:
+            raise FactorankError(f"the optimizer is one of {', '.join(OPTIMIZERS)}, not {self.optimizer!r}")
         augmentations(self.augment)
         if self.steps is None and self.seconds is None:
             raise FactorankError("training ends after so many steps or so many seconds; give one of them")
@@ -190,6 +196,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no-ties": {"ties": False},
     "no-average": {"ema": 0.0},
     "lr-3e-4": {"lr": 3e-4},
+    "muon": {"optimizer": "muon", "lr": 5e-3},
     "contrast": {"encoder": "mlp+neighbours+contrast"},
     "means": {"encoder": "mlp+neighbours+means"},
 }

@@ -19,6 +19,8 @@ from factorank.training import checkpoints
 from factorank.training.checkpoints import Checkpoint
 
 _OURS = ("training.json", "config.json", "model.safetensors", "metrics.jsonl", "checkpoints")
+_UNNAMED = {"optimizer": "adamw"}
+"""Settings that ``training.json`` names only where they are others."""
 
 
 def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpoint | None:
@@ -45,7 +47,8 @@ def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpo
         theirs = json.loads((out / "training.json").read_bytes())
     except ValueError as error:
         raise TrainingError(f"{out / 'training.json'} is damaged: {error}") from error
-    differences = _readable_first(_differences(theirs, json.loads(json.dumps(identity))))
+    ours = json.loads(json.dumps(identity))
+    differences = _readable_first(_differences(_UNNAMED | theirs, _UNNAMED | ours))
     if differences:
         raise TrainingError(
             f"{out} holds another run: {'; '.join(differences)}; choose another folder as out"

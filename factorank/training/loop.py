@@ -33,6 +33,7 @@ def train(
     steps: int,
     max_seconds: float | None = None,
     batch_size: int | None = None,
+    optimizer: str = "adamw",
     lr: float = 3e-4,
     warmup: int | None = None,
     schedule: str = "cosine",
@@ -63,7 +64,9 @@ def train(
     r"""Train a model in place on orders, and leave it in eval mode on the device it was trained on.
 
     The loss is the mean of ``model.loss(order, context, generator=…)``, in nats. AdamW with decay on matrices
-    only (Loshchilov and Hutter, 2019, https://arxiv.org/abs/1711.05101).
+    only (Loshchilov and Hutter, 2019, https://arxiv.org/abs/1711.05101); Muon for the hidden matrices where
+    it is asked for (Jordan, 2024, https://kellerjordan.github.io/posts/muon/), at a scale for which AdamW's
+    learning rate and decay serve as well (Liu et al., 2025, https://arxiv.org/abs/2502.16982).
 
     Args:
         model: a :class:`factorank.PermutationModel`, or any module with ``loss``, ``config`` and
@@ -77,6 +80,9 @@ def train(
             call has as much time again.
         batch_size: rows of one pass on one process; a step averages over ``batch_size × accumulate ×
             processes`` of them. By default 1,024, or fewer if the data are.
+        optimizer: "adamw", or "muon": Muon for the linear layers inside an ``nn.ModuleList``, such as the
+            blocks of a transformer, and AdamW for all other weights, both with ``lr`` and
+            ``weight_decay``.
         lr: the highest learning rate.
         warmup: steps over which it rises; by default a tenth of ``steps``, at most 1,000.
         schedule: "cosine" (falls to 0 at ``steps``), "constant", or "time" (falls to 0 at ``max_seconds``).
@@ -124,6 +130,7 @@ def train(
         steps=steps,
         max_seconds=max_seconds,
         batch_size=batch_size,
+        optimizer=optimizer,
         lr=lr,
         warmup=warmup,
         schedule=schedule,
@@ -148,6 +155,11 @@ def train(
     if not callable(getattr(model, "loss", None)):
         raise TrainingError(
             f"a {type(model).__name__} cannot be trained: it has no loss(order, context, generator=…)"
+        )
+    if optimizer == "muon" and strategy == "fsdp":
+        raise TrainingError(
+            "optimizer='muon' needs whole matrices, of which strategy='fsdp' leaves each process a part;"
+            " strategy='ddp' keeps them whole"
         )
     if patience is not None and held_out is None:
         raise TrainingError("patience counts scores on held-out orders; pass held_out")
@@ -205,6 +217,7 @@ def _train(
         here,
         streams["masks"],
         [stream for stream in streams.values() if stream.device.type == "cuda"],
+        optimizer=settings.optimizer,
         lr=settings.lr,
         betas=settings.betas,
         weight_decay=settings.weight_decay,

@@ -10,6 +10,8 @@ import torch
 from factorank.errors import TrainingError
 from factorank.training.schedules import SCHEDULES
 
+OPTIMIZERS = ("adamw", "muon")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -18,6 +20,7 @@ class Settings:
     steps: int
     max_seconds: float | None
     batch_size: int | None
+    optimizer: str
     lr: float
     warmup: int | None
     schedule: str
@@ -59,6 +62,7 @@ class Settings:
             raise TrainingError(f"betas are two numbers, not {self.betas!r}")
         for beta in self.betas:
             _real("betas", beta, least=0.0, below=1.0)
+        _one_of("optimizer", self.optimizer, OPTIMIZERS)
         _one_of("schedule", self.schedule, SCHEDULES)
         _one_of("precision", self.precision, ("fp32", "bf16"))
         _one_of("capture", self.capture, ("auto", True, False))
@@ -84,6 +88,8 @@ class Settings:
         same: dict[str, Any] = {name: getattr(self, name) for name in names}
         same |= {"batch_size": batch_size, "warmup": self.warmup_steps, "betas": list(self.betas)}
         same |= {"processes": ranks, "device": device.type}
+        if self.optimizer != OPTIMIZERS[0]:  # runs begun when there was no other do not name it
+            same["optimizer"] = self.optimizer
         if self.schedule == "cosine":
             same["steps"] = self.steps
         return same

@@ -1,4 +1,4 @@
-"""One training step: draw, loss, gradients, clipping, AdamW, moving average; run eagerly or as a CUDA graph.
+"""One training step: draw, loss, gradients, clipping, optimizer, average; run eagerly or as a CUDA graph.
 
 ``Step.run`` is what the loop calls. The body of a step is tensor operations on fixed addresses and nothing
 that waits for the device, so that on CUDA the whole of it can be captured once and replayed. What changes
@@ -19,6 +19,7 @@ from factorank.errors import TrainingError
 from factorank.training import sharded
 from factorank.training.data import Shape, Source
 from factorank.training.ema import Average
+from factorank.training.muon import Muon, hidden_matrices
 from factorank.training.update import Named, Rule, TorchUpdate, Update
 from factorank.training.world import World
 
@@ -52,6 +53,7 @@ class Step:
         masks: torch.Generator,
         generators: Sequence[torch.Generator],
         *,
+        optimizer: str,
         lr: float,
         betas: tuple[float, float],
         weight_decay: float,
@@ -79,7 +81,8 @@ class Step:
         """What this process holds of the weights."""
         self._lr_now = lr
         self.average = Average(self.weights, ema) if ema is not None else None
-        rule = Rule(lr, betas, weight_decay, clip, self.average)
+        hidden = hidden_matrices(self.model) if optimizer == "muon" else None
+        rule = Rule(lr, betas, weight_decay, clip, self.average, hidden=hidden)
         self.update = make_update(
             self.named, device, rule, capturing=self.capturing, alone=type(world) is World
         )
@@ -196,7 +199,9 @@ class Step:
 
 def make_update(named: Named, device: torch.device, rule: Rule, *, capturing: bool, alone: bool) -> Update:
     """What changes the weights: for a process ``alone`` two launches where the step is captured and one call
-    on a CPU; torch's optimizer elsewhere, which engines for several processes must have."""
+    on a CPU; torch's optimizer elsewhere, which engines for several processes must have, and beside Muon."""
+    if rule.hidden is not None:
+        return Muon(named, device, rule, capturable=capturing)
     plain = all(weight.dtype == torch.float32 and weight.is_contiguous() for _, weight in named)
     own = alone and plain
     if own and capturing and importlib.util.find_spec("triton") is not None:

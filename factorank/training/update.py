@@ -1,7 +1,8 @@
 """What a step does with the gradients: clip their norm, AdamW, move the average of the weights.
 
 :class:`TorchUpdate` does it with torch's optimizer, on any device and in any number of processes; on one GPU
-``fused_update`` does the same in two launches, in one process on a CPU ``cpu_update`` in one call.
+``fused_update`` does the same in two launches, in one process on a CPU ``cpu_update`` in one call. ``muon``
+changes some of the weights in another way.
 """
 
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ class Rule:
     """The largest norm of the gradients."""
     average: Average | None
     eps: float = 1e-8
+    hidden: dict[nn.Parameter, int] | None = None
+    """The weights that Muon changes, and how many matrices are stacked in each; None: AdamW changes all."""
 
 
 class Update(Protocol):
@@ -45,7 +48,7 @@ class Update(Protocol):
         """Called after :meth:`apply` has been recorded in a graph, before it is replayed."""
 
     def state(self) -> dict[str, Tensor]:
-        """AdamW's moments and counts by name of the weight."""
+        """AdamW's moments and counts, and Muon's momenta, by name of the weight."""
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Take what :meth:`state` gave."""
@@ -63,7 +66,7 @@ class TorchUpdate:
             {"params": [one for one in self.weights if not decays(one)], "weight_decay": 0.0},
         ]
         self._bare = self.optimizer = torch.optim.AdamW(
-            [group for group in groups if group["params"]],
+            [group for group in groups if group["params"]] or groups[:1],
             lr=self._lr,
             betas=rule.betas,
             eps=rule.eps,
@@ -75,6 +78,7 @@ class TorchUpdate:
         if isinstance(self._lr, Tensor):
             self._lr.fill_(lr)
         else:
+            self._lr = lr
             for group in self._bare.param_groups:
                 group["lr"] = lr
 
@@ -83,9 +87,13 @@ class TorchUpdate:
         if self.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.weights, self.clip, total)
         norm.copy_(whole(total, total))
-        self.optimizer.step()
+        self.change()
         if self.average is not None:
             self.average.update()
+
+    def change(self) -> None:
+        """Move the weights by their clipped gradients."""
+        self.optimizer.step()
 
     def captured(self) -> None:
         pass
@@ -101,7 +109,7 @@ class TorchUpdate:
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         index = {id(w): i for i, w in enumerate(w for g in self._bare.param_groups for w in g["params"])}
         weights = dict(self.named)
-        place = {name: index[id(weight)] for name, weight in self.named}
+        place = {name: index[id(weight)] for name, weight in self.named if id(weight) in index}
         state: dict[int, dict[str, Tensor]] = {}
         for path, value in tensors.items():
             key, name = path.split("/", 1)

@@ -16,7 +16,7 @@ from factorank.data.jigsaw import Pictures, Puzzles, cut, join, scrambled
 from factorank.experiments import jigsaw
 from factorank.experiments.jigsaw_rows import command_of
 from factorank.experiments.jigsaw_scores import Scores, pieces_alike, wilson
-from factorank.experiments.jigsaw_settings import build, setting
+from factorank.experiments.jigsaw_settings import build, filled, setting, setting_of
 from factorank.experiments.jigsaw_solving import evaluate, puzzles_per_second, solve
 
 TINY = {"grid": 2, "width": 16, "depth": 1, "heads": 2, "batch_size": 32, "warmup": 5, "steps": 20}
@@ -125,13 +125,13 @@ def test_the_defaults_of_a_setting_follow_from_code_and_objective():
     assert setting().direction_used == "slot-of-piece"
     assert setting(code="insertion").direction_used == "piece-of-slot"
     assert setting(code="insertion", direction="slot-of-piece").direction_used == "slot-of-piece"
-    assert setting().code_used == setting(grid=5).code_used == "lehmer"
-    assert setting(grid=6).code_used == "inline"
+    assert setting(grid=2).code_used == setting().code_used == "lehmer"
+    assert setting(grid=4).code_used == setting(grid=6).code_used == "inline"
     assert setting(grid=6).name == "default-6x6-inline-masked-0"
     assert setting(grid=6, code="lehmer").name == "default-6x6-lehmer-masked-0"
     # What may leave the permutations, because nothing is assigned, has another code.
     for others in ({"objective": "autoregressive"}, {"masks": "any"}, {"preset": "paper"}):
-        assert setting(**{"grid": 6} | others).code_used == "lehmer"
+        assert setting(**{"grid": 4} | others).code_used == "lehmer"
     assert setting().masks_used == "all"
     assert setting(objective="autoregressive").masks_used == "any"
     assert setting("paper").direction_used == "piece-of-slot"
@@ -158,6 +158,7 @@ def test_insertion_and_left_lehmer_say_the_same_in_opposite_directions():
         ({"preset": "other"}, "there is no preset 'other'; there are default, paper"),
         ({"speed": 3}, "a setting has no 'speed'; it has aligned, augment"),
         ({"grid": 40}, "a grid from 1 to 32, not 40"),
+        ({"optimizer": "sgd"}, "the optimizer is one of adamw, muon, not 'sgd'"),
         ({"augment": "blur"}, "augment is 'none' or some of"),
     ],
 )
@@ -168,7 +169,7 @@ def test_settings_refuse(changes, message):
 
 def test_lists_of_settings_can_be_built_and_have_names_of_their_own():
     settings = [*jigsaw.ablations(**TINY), *jigsaw.every_code(**TINY)]
-    assert len({chosen.name for chosen in settings}) == len(settings) == 15 + 10
+    assert len({chosen.name for chosen in settings}) == len(settings) == 16 + 10
     for chosen in settings:
         assert build(chosen, 16).n == 4
         changed = {name for name, value in vars(chosen).items() if value != getattr(setting(**TINY), name)}
@@ -393,6 +394,29 @@ def test_a_folder_of_another_setting_is_refused(tmp_path):
         jigsaw.run([chosen], tmp_path, pictures=PICTURES, split="train")
 
 
+def test_another_optimizer(tmp_path):
+    """It trains, and rows and commands tell of it; runs from before there was one go on by AdamW."""
+    chosen = setting(**(TINY | {"steps": 2, "optimizer": "muon", "label": "muon"}))
+    how = {"pictures": PICTURES, "most": 9, "device": "cpu", "watch_every": None}
+    (row,) = jigsaw.run([chosen], tmp_path, **how)
+    assert row["optimizer"] == "muon"
+    assert ", optimizer='muon'," in row["command"]
+    place = tmp_path / chosen.name
+    assert json.loads((place / "training.json").read_text())["optimizer"] == "muon"
+    assert setting_of(build(chosen, 16), place) == filled(chosen)
+    old = setting(**(TINY | {"steps": 2}))
+    jigsaw.learn(old, PICTURES, tmp_path / "old", device="cpu", watch_every=None)
+    path = tmp_path / "old/setting.json"
+    told = json.loads(path.read_text())
+    assert told.pop("optimizer") == "adamw"
+    path.write_text(json.dumps(told))
+    model, result = jigsaw.learn(old, PICTURES, tmp_path / "old", device="cpu", watch_every=None)
+    assert result.steps == 2
+    assert setting_of(model, tmp_path / "old").optimizer == "adamw"
+    with pytest.raises(fr.FactorankError, match=r"a run with another optimizer; .* optimizer='adamw'"):
+        jigsaw.learn(dataclasses.replace(old, optimizer="muon"), PICTURES, tmp_path / "old", device="cpu")
+
+
 def test_speed_is_counted_in_puzzles():
     calls = []
 
@@ -414,6 +438,7 @@ def test_the_command_of_a_setting():
         == "factorank jigsaw train --preset paper --grid 4 --lr 0.001"
     )
     assert command_of(setting(label="no-ema", ema=0.5)) == "factorank jigsaw train --label no-ema --ema 0.5"
+    assert command_of(setting(optimizer="muon")) == "factorank jigsaw train --optimizer muon"
     riffle = setting("riffle-diffusion", label="riffle-slow", lr=1e-4)
     expected = "factorank jigsaw train --preset riffle-diffusion --label riffle-slow --lr 0.0001"
     assert command_of(riffle) == expected

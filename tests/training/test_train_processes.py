@@ -14,6 +14,11 @@ from factorank.permutations import random_permutations
 from factorank.training import train
 
 PROGRAM = Path(__file__).with_name("two_processes.py")
+TRAINED = {
+    "masked": {"objective": "masked", "optimizer": "adamw"},
+    "autoregressive": {"objective": "autoregressive", "optimizer": "adamw"},
+    "muon": {"objective": "masked", "optimizer": "muon"},
+}
 
 
 def small_model(objective):
@@ -36,7 +41,7 @@ def history(folder):
 
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory):
-    """What two processes of torchrun say: they run a command, and with batch 10 train both objectives.
+    """What two processes of torchrun say: they run a command, and with batch 10 train what is in ``TRAINED``.
 
     The training of the masked one is also interrupted and resumed.
     """
@@ -58,19 +63,19 @@ def launched(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
-def test_two_processes_are_one_with_twice_the_batch(launched, tmp_path, objective):
+@pytest.mark.parametrize("name", TRAINED)
+def test_two_processes_are_one_with_twice_the_batch(launched, tmp_path, name):
     """Rows and masks of a step are the same; sums are made in another order, hence the tolerance."""
-    model = small_model(objective)
+    model = small_model(TRAINED[name]["objective"])
     data, shared = options(tmp_path)
-    result = train(model, data, batch_size=20, **shared)
-    ours, theirs = history(tmp_path), history(launched / objective)
+    result = train(model, data, batch_size=20, optimizer=TRAINED[name]["optimizer"], **shared)
+    ours, theirs = history(tmp_path), history(launched / name)
     assert [line[0] for line in ours] == [line[0] for line in theirs] == [6, 12, 18, 24]
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-4, atol=1e-5)
-    told = [json.loads((launched / f"{objective}-{rank}.json").read_text()) for rank in range(2)]
+    told = [json.loads((launched / f"{name}-{rank}.json").read_text()) for rank in range(2)]
     assert told[0] == told[1]  # both processes end with the same result and weights
     assert told[0]["loss"] == pytest.approx(result.loss, rel=1e-4)
-    saved = PermutationModel.from_pretrained(launched / objective)
+    saved = PermutationModel.from_pretrained(launched / name)
     losses = [one.loss(data, generator=torch.Generator().manual_seed(1)) for one in (saved, model)]
     torch.testing.assert_close(*losses, rtol=1e-3, atol=1e-3)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from test_train_processes import options, small_model
+from test_train_processes import TRAINED, options, small_model
 
 from factorank.cli import main as command
 from factorank.experiments import cyclic
@@ -23,13 +23,13 @@ def main(folder: Path) -> None:
     cyclic.PRESETS["laptop"] = cyclic.preset("laptop", **SIZE)
     laws = ["--codes", "lehmer", "insertion", "--objectives", "masked"]
     assert command(["cyclic", *laws, "--out", str(folder / "cyclic")]) == 0  # first: it starts the processes
-    for objective in ("masked", "autoregressive"):
-        model = small_model(objective)
-        data, shared = options(folder / objective)
-        result = train(model, data, batch_size=10, **shared)
+    for name in TRAINED:
+        model = small_model(TRAINED[name]["objective"])
+        data, shared = options(folder / name)
+        result = train(model, data, batch_size=10, optimizer=TRAINED[name]["optimizer"], **shared)
         weights = sum(float(weight.double().sum()) for weight in model.state_dict().values())
         told = {"loss": result.loss, "held_out": result.held_out, "weights": weights}
-        (folder / f"{objective}-{rank}.json").write_text(json.dumps(told))
+        (folder / f"{name}-{rank}.json").write_text(json.dumps(told))
     data, shared = options(folder / "resumed")
     stopped = train(small_model("masked"), data, batch_size=10, max_seconds=1e-9, **shared)
     assert (stopped.stopped, stopped.steps) == ("max_seconds", 0)
