@@ -51,7 +51,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
     The singular vectors stay. Five Newton–Schulz steps :math:`X \leftarrow aX + bXX^\top X + c(XX^\top)^2 X`
     take each singular value x to :math:`ax + bx^3 + cx^5`; those below 0.002 of the norm stay smaller. On
-    CUDA they are in bfloat16. Rows are best not more than columns: :math:`XX^\top` is then the smaller product.
+    CUDA they are in bfloat16. No more rows than columns is best: :math:`XX^\top` is the smaller product then.
 
     >>> matrices = torch.tensor([[[100.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
     >>> orthogonalised(matrices).round(decimals=1)
