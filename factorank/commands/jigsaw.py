@@ -49,7 +49,7 @@ class Train(_Data):
     """default: one token for each piece, a perceptron on its pixels, attention between matching edges. paper:
     the network of the paper. The others are baselines."""
     code: Literal["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"] | None = None
-    """The code of the solution; unless given lehmer, but inline from 6×6 on for one evaluation."""
+    """The code of the solution; unless given lehmer, but inline from 4×4 on for one evaluation."""
     objective: Literal["masked", "autoregressive"] | None = None
     """masked (unless given): the solution in one evaluation. autoregressive: one position after the other."""
     direction: Literal["slot-of-piece", "piece-of-slot"] | None = None

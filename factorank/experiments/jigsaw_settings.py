@@ -46,7 +46,7 @@ class Setting:
     method: Method = "factorank"
     """Ours, or a baseline, for which ``code``, ``objective``, ``masks`` and ``aligned`` mean nothing."""
     code: str | None = None
-    """Unless given lehmer, but inline from 6×6 on for masked models that learn one evaluation: the best slots
+    """Unless given lehmer, but inline from 4×4 on for masked models that learn one evaluation: the best slots
     of all pieces together, found by assignment, mend what single values get wrong."""
     objective: Objective = "masked"
     masks: Masks | None = None
@@ -120,7 +120,7 @@ class Setting:
 
     @property
     def code_used(self) -> str:
-        assigned = self.grid >= 6 and self.objective == "masked" and self.masks_used == "all"
+        assigned = self.grid >= 4 and self.objective == "masked" and self.masks_used == "all"
         return self.code or ("inline" if assigned else "lehmer")
 
     @property

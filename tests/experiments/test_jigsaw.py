@@ -125,13 +125,13 @@ def test_the_defaults_of_a_setting_follow_from_code_and_objective():
     assert setting().direction_used == "slot-of-piece"
     assert setting(code="insertion").direction_used == "piece-of-slot"
     assert setting(code="insertion", direction="slot-of-piece").direction_used == "slot-of-piece"
-    assert setting().code_used == setting(grid=5).code_used == "lehmer"
-    assert setting(grid=6).code_used == "inline"
+    assert setting(grid=2).code_used == setting().code_used == "lehmer"
+    assert setting(grid=4).code_used == setting(grid=6).code_used == "inline"
     assert setting(grid=6).name == "default-6x6-inline-masked-0"
     assert setting(grid=6, code="lehmer").name == "default-6x6-lehmer-masked-0"
     # What may leave the permutations, because nothing is assigned, has another code.
     for others in ({"objective": "autoregressive"}, {"masks": "any"}, {"preset": "paper"}):
-        assert setting(**{"grid": 6} | others).code_used == "lehmer"
+        assert setting(**{"grid": 4} | others).code_used == "lehmer"
     assert setting().masks_used == "all"
     assert setting(objective="autoregressive").masks_used == "any"
     assert setting("paper").direction_used == "piece-of-slot"
