@@ -15,9 +15,9 @@ GRAIN = 1 << 18
 def best_assignment(scores: Tensor) -> Tensor:
     r"""The order :math:`\arg\max_X \sum_i s_{i, X_i}` of each matrix of scores, place by item.
 
-    ``(*batch, n, n)`` to int64 ``(*batch, n)``. Exact, by shortest augmenting paths in O(n³) (Jonker and
-    Volgenant, 1987). Runs on the CPU, over torch's threads; scores on another device are copied there and the
-    orders back.
+    ``(*batch, n, n)`` to int64 ``(*batch, n)``. Exact: where the best items of all places differ they are the
+    answer, found on the device of the scores; other matrices go by shortest augmenting paths in O(n³) (Jonker
+    and Volgenant, 1987) on the CPU, over torch's threads.
 
     >>> best_assignment(torch.tensor([[1.0, 5.0, 4.0], [2.0, 6.0, 1.0], [9.0, 1.0, 1.0]]))
     tensor([2, 1, 0])
@@ -27,15 +27,21 @@ def best_assignment(scores: Tensor) -> Tensor:
             "an assignment takes scores (*batch, n, n), place by item,"
             f" not {scores.dtype} {tuple(scores.shape)}"
         )
-    n = scores.shape[-1]
-    costs = (-scores.detach()).to(device="cpu", dtype=torch.float64).reshape(scores.shape[:-2].numel(), n, n)
-    if not bool(costs.isfinite().all()):
+    n, shape = scores.shape[-1], scores.shape[:-1]
+    if shape.numel() == 0:
+        return torch.empty(shape, dtype=torch.int64, device=scores.device)
+    matrices = scores.detach().reshape(-1, n, n)
+    if not bool(matrices.isfinite().all()):
         raise ModelError("an assignment takes finite scores, but some here are infinite or not a number")
-    costs = costs.contiguous()
-    orders = torch.empty(costs.shape[:2], dtype=torch.int64)
-    if orders.numel():
-        _assign_all(costs.numpy(), orders.numpy())
-    return orders.view(scores.shape[:-1]).to(scores.device)
+    orders = matrices.argmax(-1)
+    taken = torch.zeros_like(orders, dtype=torch.bool).scatter_(1, orders, True)
+    clashing = (~taken.all(1)).nonzero().squeeze(1)
+    if len(clashing):
+        costs = -matrices[clashing].cpu().double()
+        mended = torch.empty(costs.shape[:2], dtype=torch.int64)
+        _assign_all(costs.numpy(), mended.numpy())
+        orders[clashing] = mended.to(orders.device)
+    return orders.view(shape)
 
 
 def _assign_all(costs: np.ndarray, orders: np.ndarray) -> None:

@@ -44,10 +44,13 @@ def test_sinkhorn_at_temperature_zero_is_the_best_assignment(n, generator):
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 9, 40])
-@pytest.mark.parametrize("kind", ["normal", "ties", "wide"])
+@pytest.mark.parametrize("kind", ["normal", "ties", "wide", "sure"])
 def test_assignment_against_scipy(n, kind, generator):
     scores = torch.randn(2, 30, n, n, generator=generator)
-    scores = {"normal": scores, "ties": scores.round(), "wide": (3 * scores).exp()}[kind]
+    sure = scores + 4 * torch.eye(n)[fr.random_permutations(n, (2, 30), generator=generator)]
+    if n > 3:  # some matrices with a best item for each place, and some without
+        assert 0 < fr.is_permutation(sure.argmax(-1)).sum() < 60
+    scores = {"normal": scores, "ties": scores.round(), "wide": (3 * scores).exp(), "sure": sure}[kind]
     found = best_assignment(scores)
     assert found.shape == (2, 30, n)
     assert fr.is_permutation(found).all()
@@ -68,6 +71,15 @@ def test_assignment_in_threads(generator):
         assert best_assignment(scores).equal(alone)
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.gpu
+def test_assignment_on_a_gpu(generator):
+    scores = torch.randn(200, 9, 9, generator=generator)
+    scores[:150] += 6 * torch.eye(9)[fr.random_permutations(9, (150,), generator=generator)]
+    found = best_assignment(scores.cuda())
+    assert found.is_cuda
+    assert found.cpu().equal(best_assignment(scores))
 
 
 def test_assignment_refuses():
