@@ -18,6 +18,8 @@ USERS = "users.safetensors"
 """The file of a run with the NDCG of the unobserved items of each user, by ``seed/n/r/k``."""
 KIND = ("data", "method", "label", "code", "objective", "layout", "reads", "on")
 """What runs that differ in their seeds alone have in common."""
+MADE = ("command", "commit", "device")
+"""What says where a ranker's rows come from: those of its first run in the folder."""
 
 
 def leads(out: Path) -> list[dict[str, Any]]:
@@ -29,11 +31,14 @@ def leads(out: Path) -> list[dict[str, Any]]:
     from safetensors.torch import load_file
 
     kinds: dict[tuple[Any, ...], dict[str, Tensor]] = {}
+    made: dict[tuple[Any, ...], dict[str, Any]] = {}
     for file in sorted(out.glob(f"*/{USERS}")):
         rows = file.with_name("rows.jsonl")
         if rows.exists() and (text := rows.read_text(encoding="utf-8")):
             first = json.loads(text.partition("\n")[0])
-            kinds.setdefault(tuple(first.get(name) for name in KIND), {}).update(load_file(file))
+            kind = tuple(first.get(name) for name in KIND)
+            kinds.setdefault(kind, {}).update(load_file(file))
+            made.setdefault(kind, {name: first.get(name) for name in MADE})
     found = []
     for kind, ours in kinds.items():
         about = {"experiment": "rerank-leads"} | dict(zip(KIND, kind, strict=True))
@@ -41,7 +46,8 @@ def leads(out: Path) -> list[dict[str, Any]]:
             against = dict(zip(KIND, other, strict=True))
             same = all(about[name] == against[name] for name in ("data", "on"))
             if same and about["method"] == "factorank" != against["method"]:
-                found += [about | {"baseline": against["method"]} | row for row in compared(ours, theirs)]
+                about["baseline"] = against["method"]
+                found += [about | row | made[kind] for row in compared(ours, theirs)]
     return found
 
 
