@@ -8,7 +8,7 @@ tested on. All methods see the same lists and the same observed items.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from factorank.experiments.rerank_scores import KS, Asked, default_rs, make_list
 from factorank.rerank import Ranker, Setting, preset
 from factorank.rerank.batches import mean_gains
 from factorank.rerank.catalogue import Catalogue
+from factorank.rerank.settings import PRESETS
 
 __all__ = ["Evaluation", "evaluate", "evaluate_baselines", "learn", "parts", "preset", "run"]
 
@@ -158,7 +159,6 @@ def run(
     out: str | Path,
     *,
     measured: Evaluation | None = None,
-    command: str = "factorank.experiments.rerank.run",
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Train and evaluate rankers one after the other, and write what was found.
@@ -175,9 +175,9 @@ def run(
         raise FactorankError(f"two settings are called {twice[0]}; give them labels")
     ratings = data if isinstance(data, Ratings) else Ratings.load(data)
     out = Path(out)
-    about = provenance(command)
     for name, setting in zip(names, settings, strict=True):
         folder = out / name
+        about = provenance(call_of(setting, measured))
         asked = replace(measured.asked, seed=setting.seed)
         facts = {
             "setting": setting,
@@ -196,6 +196,30 @@ def run(
         write_results(folder / "calibration.jsonl", [row | about for row in bins])
         write_rows(folder, facts, [row | about for row in rows], scored)
     return gather(out)
+
+
+def call_of(setting: Setting, measured: Evaluation) -> str:
+    """The call that makes the rows of a setting, in terms of the preset that it differs from least.
+
+    >>> call_of(preset("paper", n=20, seed=1), Evaluation(ns=(20,)))
+    "factorank.experiments.rerank.run([preset('paper', n=20, seed=1)], data, out, measured=Evaluation(ns=(20,)))"
+    """
+    changes = {name: _changes(setting, base) for name, base in PRESETS.items()}
+    if setting.objective == "autoregressive":  # preset() adds these masks by itself
+        changes = {name: [one for one in some if one != "masks='any'"] for name, some in changes.items()}
+    nearest = min(changes, key=lambda name: len(changes[name]))
+    how = _changes(replace(measured, asked=ASKED), Evaluation())
+    if asked := _changes(replace(measured.asked, seed=ASKED.seed), ASKED):
+        how.append(f"asked=Asked({', '.join(asked)})")
+    said = f", measured=Evaluation({', '.join(how)})" if how else ""
+    words = ", ".join([repr(nearest), *changes[nearest]])
+    return f"factorank.experiments.rerank.run([preset({words})], data, out{said})"
+
+
+def _changes(some: Any, base: Any) -> list[str]:
+    """The fields of a dataclass that differ from those of another, as keywords."""
+    both = ((one.name, getattr(some, one.name), getattr(base, one.name)) for one in fields(some))
+    return [f"{name}={value!r}" for name, value, usual in both if value != usual]
 
 
 def trained_facts(setting: Setting, ranker: Ranker, seconds: float) -> dict[str, Any]:

@@ -77,6 +77,19 @@ def test_users_count_once():
     assert (mean, error) == (0.5, 0.0)
 
 
+@pytest.mark.parametrize("name", ["default", "paper", "small"])
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_rows_say_the_call_that_makes_them(name, objective):
+    chosen = fr.rerank.preset(name, objective=objective, told="ratings", features=("mean", "taste"), seed=3)
+    asked, usual = Asked(references=16, samples=32), rerank.Evaluation()
+    names = {"run": lambda settings, *_, measured=usual: (settings, measured), "data": 0, "out": 1}
+    names |= {"preset": fr.rerank.preset, "Evaluation": rerank.Evaluation, "Asked": Asked}
+    for measured in (usual, rerank.Evaluation(ns=(20,), on="validation", asked=asked)):
+        call = rerank.call_of(chosen, measured).removeprefix("factorank.experiments.rerank.")
+        assert eval(call, names) == ([chosen], measured)
+        assert call.startswith(f"run([preset('{name}', ")
+
+
 def test_leads_are_paired_over_users_and_the_seeds_that_both_have():
     ours = {f"{seed}/6/2/5": torch.rand(40) for seed in range(3)} | {"0/6/3/5": torch.rand(40)}
     theirs = {f"{seed}/6/2/5": torch.rand(40) for seed in range(2)} | {"0/6/3/5": torch.rand(39)}
