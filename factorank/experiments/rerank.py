@@ -201,8 +201,8 @@ def run(
 def call_of(setting: Setting, measured: Evaluation) -> str:
     """The call that makes the rows of a setting, in terms of the preset that it differs from least.
 
-    >>> call_of(preset("paper", n=20, seed=1), Evaluation(ns=(20,)))
-    "factorank.experiments.rerank.run([preset('paper', n=20, seed=1)], data, out, measured=Evaluation(ns=(20,)))"
+    >>> call_of(preset("paper", seed=1), Evaluation(ns=(20,)))
+    "factorank.experiments.rerank.run([preset('paper', seed=1)], data, out, measured=Evaluation(ns=(20,)))"
     """
     changes = {name: _changes(setting, base) for name, base in PRESETS.items()}
     if setting.objective == "autoregressive":  # preset() adds these masks by itself
