@@ -208,12 +208,16 @@ def call_of(setting: Setting, measured: Evaluation) -> str:
     if setting.objective == "autoregressive":  # preset() adds these masks by itself
         changes = {name: [one for one in some if one != "masks='any'"] for name, some in changes.items()}
     nearest = min(changes, key=lambda name: len(changes[name]))
+    words = ", ".join([repr(nearest), *changes[nearest]])
+    return f"factorank.experiments.rerank.run([preset({words})], data, out{_measured(measured)})"
+
+
+def _measured(measured: Evaluation) -> str:
+    """What is measured, as a last argument, if it is not as usual."""
     how = _changes(replace(measured, asked=ASKED), Evaluation())
     if asked := _changes(replace(measured.asked, seed=ASKED.seed), ASKED):
         how.append(f"asked=Asked({', '.join(asked)})")
-    said = f", measured=Evaluation({', '.join(how)})" if how else ""
-    words = ", ".join([repr(nearest), *changes[nearest]])
-    return f"factorank.experiments.rerank.run([preset({words})], data, out{said})"
+    return f", measured=Evaluation({', '.join(how)})" if how else ""
 
 
 def _changes(some: Any, base: Any) -> list[str]:
@@ -258,7 +262,6 @@ def evaluate_baselines(
     measured: Evaluation | None = None,
     seeds: Sequence[int] = (0,),
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    command: str = "factorank.experiments.rerank.evaluate_baselines",
 ) -> list[dict[str, Any]]:
     """Measure baselines as :func:`run` does rankers; those whose rows are in ``out`` are not run again.
 
@@ -276,6 +279,10 @@ def evaluate_baselines(
         }
         if not measured_already(folder, facts):
             scored: dict[str, Tensor] = {}
+            words = f"[{name!r}], data, out, seeds={list(seeds)}" + (
+                f", options={{{name!r}: {own}}}" if own else ""
+            )
+            command = f"factorank.experiments.rerank.evaluate_baselines({words}{_measured(measured)})"
             how: dict[str, Any] = {"seeds": seeds, "options": own, "command": command, "scored": scored}
             write_rows(folder, facts, baseline_rows(name, ratings, measured, **how), scored)
     return gather(out)
