@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from factorank.baselines import GumbelSinkhorn, RiffleDiffusion
+from factorank.baselines import GumbelSinkhorn, RiffleDiffusion, best_assignment
 from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import cut, join
 from factorank.data.pictures import read_picture, resized, square
 from factorank.errors import FactorankError
-from factorank.experiments.jigsaw_solving import assigns, direction_of, pieces_of, solution
+from factorank.experiments.jigsaw_certainty import among_permutations
+from factorank.experiments.jigsaw_solving import assigns, direction_of, of_each_piece, pieces_of, solution
 from factorank.models import PermutationModel
 from factorank.models.pieces import Pieces
 from factorank.permutations import inverse, is_permutation, random_permutations
@@ -104,7 +105,7 @@ class Solved:
     wrong: list[int]
     """The slots, 0..n-1 row by row, that do not look as they should."""
     probability: float
-    """What the model gives its solution."""
+    """What the model gives its solution, among the permutations."""
 
     @property
     def summary(self) -> str:
@@ -138,9 +139,14 @@ def solve_picture(
     pieces = cut(torch.from_numpy(small), grid)[slot]
 
     with torch.no_grad():
-        found, log_prob = solution(model, pieces[None], nfe=nfe, assign=assigns(model, None, nfe))
-    assert log_prob is not None
-    probability = math.exp(float(log_prob[0]))
+        if assigns(model, None, nfe):
+            log_probs = of_each_piece(model, pieces[None])
+            found = best_assignment(log_probs)
+            probability = among_permutations(log_probs[0], found[0])
+        else:
+            found, log_prob = solution(model, pieces[None], nfe=nfe)
+            assert log_prob is not None
+            probability = math.exp(float(log_prob[0]))
     if not bool(is_permutation(found)[0]):
         raise FactorankError(
             "the model's solution uses a slot twice: inline codes can leave the permutations"

@@ -112,10 +112,7 @@ def solution(
     ``assign`` as :func:`assigns` gives it; see :func:`solve` for the others.
     """
     if assign:
-        hidden_code = torch.full((len(pieces), model.n), model.network.mask_value, device=pieces.device)
-        with evaluating(model):
-            known = encode_context(model.context, pieces, model.n, model.width)
-            log_probs = model.network.head(model.network.hidden(hidden_code, known, None)).log_softmax(-1)
+        log_probs = of_each_piece(model, pieces)
         found = best_assignment(log_probs)
         return found, log_probs.gather(-1, found[..., None]).squeeze(-1).sum(-1)
     if model.objective == "masked":
@@ -127,6 +124,14 @@ def solution(
         return orders[:, 0], log_probs[:, 0]
     found = law.mode
     return found, (law.log_prob(found) if score else None)
+
+
+def of_each_piece(model: PermutationModel, pieces: Tensor) -> Tensor:
+    """The log-probabilities ``(batch, n, n)`` of a masked model's values, at one evaluation."""
+    hidden_code = torch.full((len(pieces), model.n), model.network.mask_value, device=pieces.device)
+    with evaluating(model):
+        known = encode_context(model.context, pieces, model.n, model.width)
+        return model.network.head(model.network.hidden(hidden_code, known, None)).log_softmax(-1)
 
 
 def precision_of(device: torch.device) -> AbstractContextManager[Any]:
