@@ -17,7 +17,7 @@ def best_assignment(scores: Tensor) -> Tensor:
 
     ``(*batch, n, n)`` to int64 ``(*batch, n)``. Exact: where the best items of all places differ they are the
     answer, found on the device of the scores; other matrices go by shortest augmenting paths in O(n³) (Jonker
-    and Volgenant, 1987) on the CPU, over torch's threads.
+    and Volgenant, 1987) on the CPU, in as many threads as torch has.
 
     >>> best_assignment(torch.tensor([[1.0, 5.0, 4.0], [2.0, 6.0, 1.0], [9.0, 1.0, 1.0]]))
     tensor([2, 1, 0])
@@ -31,8 +31,12 @@ def best_assignment(scores: Tensor) -> Tensor:
     if shape.numel() == 0:
         return torch.empty(shape, dtype=torch.int64, device=scores.device)
     matrices = scores.detach().reshape(-1, n, n)
-    if not bool(matrices.isfinite().all()):
-        raise ModelError("an assignment takes finite scores, but some here are infinite or not a number")
+    most = float(matrices.abs().max())
+    if not most <= torch.finfo(torch.float64).max / (8 * n):  # sums along a path must not overflow
+        raise ModelError(
+            "an assignment takes finite scores with finite sums, but some here are too large, infinite or not a"
+            " number"
+        )
     orders = matrices.argmax(-1)
     taken = torch.zeros_like(orders, dtype=torch.bool).scatter_(1, orders, True)
     clashing = (~taken.all(1)).nonzero().squeeze(1)

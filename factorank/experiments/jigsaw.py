@@ -289,6 +289,8 @@ def run(
             say(f"{chosen.name}: not enough time left in this call")
             continue
         pictures = pictures or cifar10(data)
+        if (folder / "setting.json").exists():
+            _same_setting(folder, chosen, options.get("start"), pictures)
         say(f"{chosen.name}: training")
         model, result = learn(chosen, pictures, folder, call_seconds=left, **options)
         say(f"{chosen.name}: {told(chosen, result)}")
@@ -332,7 +334,7 @@ def told(chosen: Setting, result: TrainResult) -> str:
     """A line for people: what training came to, and whether the run is finished."""
     text = str(result).partition("; stopped: ")[0]
     if result.stopped == "interrupted" or (chosen.steps is not None and result.steps < chosen.steps):
-        return f"{text}; stopped, the same call goes on from there"
+        return f"{text}; stopped before its end"
     if chosen.steps is not None:
         return f"{text}; finished"
     return f"{text}; finished: its {chosen.seconds:g} seconds are up"

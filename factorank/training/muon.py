@@ -29,9 +29,9 @@ SCALE = 0.2
 def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
     """The matrices for Muon: weights of the linear layers of repeated parts, which lie in a ``ModuleList``.
 
-    These are the blocks of a transformer, say; embeddings, heads and first layers are not among them. The
-    number tells how many matrices are stacked in a weight: three where queries, keys and values are made by
-    one layer ``qkv``, else one.
+    These are the blocks of a transformer, say; embeddings, heads and first layers are not among them as long
+    as they lie outside of such lists. The number tells how many matrices are stacked in a weight: three where
+    queries, keys and values are made by one layer ``qkv``, else one.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ModuleList([nn.Linear(4, 4)]))
     >>> [(tuple(weight.shape), stacked) for weight, stacked in hidden_matrices(model).items()]
@@ -98,7 +98,8 @@ class Muon(TorchUpdate):
     r"""Muon for the rule's ``hidden`` matrices, AdamW for the other weights.
 
     With gradient g and momentum :math:`m \leftarrow 0.95 m + g` the weight moves against
-    :math:`g + 0.95 m`, orthogonalised. All gradients are clipped together, and decay pulls at all matrices.
+    :math:`g + 0.95 m`, orthogonalised, by :math:`0.2 \sqrt{\text{longer side}}` times the learning rate. All
+    gradients are clipped together, and decay pulls at all matrices.
     """
 
     def __init__(self, named: Named, device: torch.device, rule: Rule, *, capturable: bool) -> None:

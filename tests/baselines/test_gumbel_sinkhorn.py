@@ -1,5 +1,7 @@
 """Sinkhorn's limits, the assignment against brute force and scipy, and what the two losses are."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy
 import pytest
 import scipy.optimize
@@ -7,7 +9,7 @@ import torch
 from torch import nn
 
 import factorank as fr
-from factorank.baselines import GumbelSinkhorn, best_assignment, sinkhorn
+from factorank.baselines import GumbelSinkhorn, assignment, best_assignment, sinkhorn
 from factorank.errors import ModelError
 from tests.models.naive import all_orders
 
@@ -61,16 +63,25 @@ def test_assignment_against_scipy(n, kind, generator):
     torch.testing.assert_close(value(scores.double(), found), value(scores.double(), oracle))
 
 
-def test_assignment_in_threads(generator):
-    scores = torch.randn(300, 20, 20, generator=generator)
+def test_assignment_in_threads(generator, monkeypatch):
+    scores = torch.randn(301, 20, 20, generator=generator)  # threads get unequal shares
+    used = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, threads):
+            used.append(threads)
+            super().__init__(threads)
+
+    monkeypatch.setattr(assignment, "ThreadPoolExecutor", Pool)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
         alone = best_assignment(scores)
-        torch.set_num_threads(2)
+        torch.set_num_threads(3)
         assert best_assignment(scores).equal(alone)
     finally:
         torch.set_num_threads(threads)
+    assert used == [3]
 
 
 @pytest.mark.gpu
@@ -83,10 +94,17 @@ def test_assignment_on_a_gpu(generator):
 
 
 def test_assignment_refuses():
-    with pytest.raises(ModelError, match="finite"):
-        best_assignment(torch.tensor([[torch.nan]]))
+    for bad in (torch.nan, torch.inf, -torch.inf):
+        with pytest.raises(ModelError, match="finite"):
+            best_assignment(torch.tensor([[bad]]))
+    with pytest.raises(ModelError, match="too large"):
+        best_assignment((torch.rand(1, 4, 4, dtype=torch.float64) * 2 - 1) * 1.79e308)
     with pytest.raises(ModelError, match=r"float32 \(2, 3\)"):
         best_assignment(torch.zeros(2, 3))
+    with pytest.raises(ModelError, match=r"float32 \(2,\)"):
+        best_assignment(torch.zeros(2))
+    with pytest.raises(ModelError, match=r"int64 \(2, 2\)"):
+        best_assignment(torch.zeros(2, 2, dtype=torch.int64))
 
 
 def model_of(n=4, **options):
