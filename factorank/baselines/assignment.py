@@ -34,7 +34,7 @@ def best_assignment(scores: Tensor) -> Tensor:
     most = float(matrices.abs().max())
     if not most <= torch.finfo(torch.float64).max / (8 * n):  # sums along a path must not overflow
         raise ModelError(
-            "an assignment takes finite scores with finite sums, but some here are too large, infinite or not a"
+            "an assignment takes finite scores with finite sums, but some are too large, infinite or not a"
             " number"
         )
     orders = matrices.argmax(-1)
