@@ -107,6 +107,8 @@ class Setting:
                 value = getattr(self, name)
                 if value is not None and not right(value):
                     raise FactorankError(f"{name} is {what}, not {value!r}")
+        if self.width % self.heads:
+            raise FactorankError(f"width is a multiple of the {self.heads} attention heads, not {self.width}")
 
     @property
     def name(self) -> str:

@@ -158,6 +158,7 @@ def test_insertion_and_left_lehmer_say_the_same_in_opposite_directions():
         ({"preset": "other"}, "there is no preset 'other'; there are default, paper"),
         ({"speed": 3}, "a setting has no 'speed'; it has aligned, augment"),
         ({"grid": 40}, "a grid from 1 to 32, not 40"),
+        ({"width": 30}, "width is a multiple of the 8 attention heads, not 30"),
         ({"optimizer": "sgd"}, "the optimizer is one of adamw, muon, not 'sgd'"),
         ({"augment": "blur"}, "augment is 'none' or some of"),
     ],
