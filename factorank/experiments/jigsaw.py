@@ -277,9 +277,9 @@ def run(
     for chosen in settings:
         folder = out / chosen.name
         done = folder / f"{split}.jsonl"
+        if (folder / "setting.json").exists():
+            _same_setting(folder, chosen, options.get("start"), pictures)
         if done.exists():
-            if (folder / "setting.json").exists():
-                _same_setting(folder, chosen, options.get("start"), pictures)
             _same_scoring(done, {"nfes": list(nfes)} | how)
             say(f"{chosen.name}: finished already, nothing is trained; these are its results")
             rows += [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines()]
@@ -289,8 +289,6 @@ def run(
             say(f"{chosen.name}: not enough time left in this call")
             continue
         pictures = pictures or cifar10(data)
-        if (folder / "setting.json").exists():
-            _same_setting(folder, chosen, options.get("start"), pictures)
         say(f"{chosen.name}: training")
         model, result = learn(chosen, pictures, folder, call_seconds=left, **options)
         say(f"{chosen.name}: {told(chosen, result)}")

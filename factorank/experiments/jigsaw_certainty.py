@@ -49,9 +49,11 @@ def _beside_the_order(log_probs: np.ndarray) -> np.ndarray:
     Prices of the values make them so: the longest paths of exchanges, of which no circle gains anything.
     """
     gain = log_probs - log_probs.diagonal()[:, None]
-    price = np.zeros(len(gain))
+    price, before = np.zeros(len(gain)), np.full(len(gain), -1.0)
     for _ in range(len(gain)):
-        price = np.maximum(price, (price[:, None] + gain).max(0, initial=0.0))
+        if np.array_equal(price, before):
+            break
+        price, before = np.maximum(price, (price[:, None] + gain).max(0, initial=0.0)), price
     ratio: np.ndarray = np.exp(np.minimum(gain + price[:, None] - price, 0.0))
     return ratio
 
