@@ -1,13 +1,14 @@
 """Jigsaw puzzles: puzzles solved a second and training steps a second, ours and the baselines, in one run.
 
-    ./run bench jigsaw [--grids 2 3 4 5] [--runs runs/jigsaw] [--device cuda] [--out FILE]
+    ./run bench jigsaw [--grids 2 3 4 5] [--runs runs/jigsaw --data FOLDER] [--device cuda] [--out FILE]
 
 Solving is in batches of 1,024 puzzles that are on the device already: ours in one evaluation, Gumbel-Sinkhorn
 by the best assignment, riffle diffusion by its schedule with the beam search of its authors. Each is measured
-in turn, and its best turn counts. Models are those of seed 0 in ``--runs``, else they have random weights, of
-which an assignment takes two to three times as long as of sure scores. Training is each method's own step at
-batch 1,024, without what comes before the first hundred steps: with a run's ``steps_to_90`` it says how long
-that took. Pictures are random.
+in turn, and its best turn counts. Models are those of seed 0 in ``--runs`` and puzzles are of CIFAR-10's test
+pictures in ``--data``; without them weights and pictures are random, of which an assignment takes longer than
+of sure scores, whose pieces seldom clash. Training is each method's own step at batch 1,024 on random
+pictures, without what comes before the first hundred steps: with a run's ``steps_to_90`` it says how long
+that took. Rows are written as each grid is done.
 """
 
 import argparse
@@ -19,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks.rows import human, merge
 from benchmarks.timing import show
 from factorank.baselines.ordering import OrderingModel
-from factorank.data.jigsaw import SIDE, Pictures
+from factorank.data.jigsaw import SIDE, Pictures, cifar10
 from factorank.experiments.jigsaw import history, learn
 from factorank.experiments.jigsaw_pictures import load_any
 from factorank.experiments.jigsaw_settings import METHODS, Setting, build, setting
@@ -40,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--runs", type=Path, help="the folder of trained models; random weights unless given")
+    parser.add_argument("--data", type=Path, help="the folder of CIFAR-10; random pictures unless given")
     parser.add_argument("--turns", type=int, default=2, help="how many times each method is measured")
     parser.add_argument("--steps", type=int, default=300, help="training steps; 0 for no training")
     parser.add_argument("--quick", action="store_true", help="small batches: does everything run?")
@@ -49,17 +52,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     torch.set_float32_matmul_precision("high")
     where = provenance(" ".join(["factorank bench jigsaw", *(argv or ())]))
+    pictures = some_pictures(BATCH) if options.data is None else cifar10(options.data).test[:BATCH]
     rows: list[dict[str, Any]] = []
     for grid in options.grids:
-        rows += solving(grid, options)
-        rows += training(grid, options) if options.steps else []
-    rows = [{"experiment": "jigsaw-speed"} | row | where for row in rows]
+        measured = solving(grid, pictures.to(options.device), options)
+        measured += training(grid, options) if options.steps else []
+        rows += [{"experiment": "jigsaw-speed"} | row | where for row in measured]
+        merge(options.out, rows, figure=False)
     print(f"\nJigsaw puzzles on {where['device']}")
     show(
         ["what", "method", "a second", "ours is"],
         [[row["what"], row["method"], human(row["rate"]), _times(row["ratio"])] for row in rows],
     )
-    merge(options.out, rows, figure=False)
     return 0
 
 
@@ -71,9 +75,8 @@ def settings(grid: int, options: argparse.Namespace) -> dict[str, Setting]:
     }
 
 
-def solving(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+def solving(grid: int, pictures: Tensor, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Puzzles a second of each method."""
-    pictures = some_pictures(64).to(options.device)
     batch, seconds = (16, 0.01) if options.quick else (BATCH, 1.0)
     best = dict.fromkeys(options.methods, 0.0)
     models = {
@@ -86,7 +89,9 @@ def solving(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
             rate = puzzles_per_second(solver, pictures, grid, batch_size=batch, seconds=seconds)
             best[name] = max(best[name], rate)
     rows = _rows(f"solve {grid}x{grid}", grid, batch, best)
-    return [row | {"weights": "random" if options.runs is None else "trained"} for row in rows]
+    weights = "random" if options.runs is None else "trained"
+    shown = "random" if options.data is None else "cifar-10"
+    return [row | {"weights": weights, "pictures": shown} for row in rows]
 
 
 def training(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -108,7 +113,7 @@ def model_of(chosen: Setting, runs: Path | None) -> PermutationModel | OrderingM
     return build(chosen) if runs is None else load_any(chosen.grid, runs / chosen.name)
 
 
-def some_pictures(count: int) -> torch.Tensor:
+def some_pictures(count: int) -> Tensor:
     return torch.randint(256, (count, SIDE, SIDE, 3), generator=torch.Generator().manual_seed(0)).byte()
 
 
