@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from factorank.models.autoregressive import AutoregressiveLaw
 from factorank.models.context import encode_context
 from factorank.models.given import evaluating
 from factorank.models.pieces import Pieces
+from factorank.models.recorder import replayed
 from factorank.permutations import random_permutations
 
 BATCH = 1024
@@ -59,9 +61,11 @@ def solve(
         raise FactorankError("assign, tries and nfe are for our models, not for baselines")
     with precision_of(pieces.device):
         if isinstance(model, RiffleDiffusion):
-            return model.mode(pieces) if beam is None else model.mode(pieces, beam, min(beam, 20))
+            wide = {} if beam is None else {"beam": beam, "paths": min(beam, 20)}
+            return replayed(model, ("mode", beam), partial(model.mode, **wide), pieces)
         if isinstance(model, GumbelSinkhorn):
-            return model.mode(pieces)
+            with evaluating(model):
+                return best_assignment(replayed(model, "scores", model.scores, pieces))
         assert isinstance(model, PermutationModel)
         how: dict[str, Any] = {
             "nfe": nfe,
@@ -116,9 +120,11 @@ def solution(
         found = best_assignment(log_probs)
         return found, log_probs.gather(-1, found[..., None]).squeeze(-1).sum(-1)
     if model.objective == "masked":
-        law = model.distribution(pieces, nfe=1 if nfe is None else nfe, unmask=unmask or "confident")
-    else:
-        law = model.distribution(pieces, nfe=nfe, unmask=unmask)
+        how: dict[str, Any] = {"nfe": 1 if nfe is None else nfe, "unmask": unmask or "confident"}
+        key = ("mode", *how.values())
+        found = replayed(model, key, lambda pieces: model.distribution(pieces, **how).mode, pieces)
+        return found, (model.distribution(pieces, **how).log_prob(found) if score else None)
+    law = model.distribution(pieces, nfe=nfe, unmask=unmask)
     if beam is not None and isinstance(law, AutoregressiveLaw):
         orders, log_probs = law.beam(beam)
         return orders[:, 0], log_probs[:, 0]
@@ -128,10 +134,14 @@ def solution(
 
 def of_each_piece(model: PermutationModel, pieces: Tensor) -> Tensor:
     """The log-probabilities ``(batch, n, n)`` of a masked model's values, at one evaluation."""
-    hidden_code = torch.full((len(pieces), model.n), model.network.mask_value, device=pieces.device)
-    with evaluating(model):
+
+    def evaluated(pieces: Tensor) -> Tensor:
+        hidden_code = torch.full((len(pieces), model.n), model.network.mask_value, device=pieces.device)
         known = encode_context(model.context, pieces, model.n, model.width)
         return model.network.head(model.network.hidden(hidden_code, known, None)).log_softmax(-1)
+
+    with evaluating(model):
+        return replayed(model, "of each piece", evaluated, pieces)
 
 
 def precision_of(device: torch.device) -> AbstractContextManager[Any]:

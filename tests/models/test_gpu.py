@@ -126,3 +126,19 @@ def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, mon
     with torch.no_grad():
         bias.copy_(before)
     assert all(torch.equal(one, other) for one, other in zip(recorded, drawn(), strict=True))
+
+
+@pytest.mark.parametrize("options", [{"nfe": 1}, {"nfe": 3}, {"objective": "autoregressive"}])
+def test_recorded_draws_outlive_the_autocast_they_were_recorded_in(options):
+    """The narrow weights that autocast keeps end with it; a recording must not read where they were."""
+    objective = options.pop("objective", "masked")
+    model = small_model(40, "lehmer", objective, width=64, heads=2).cuda()
+    law, generator = model.distribution(**options), torch.Generator("cuda")
+    drawn = []
+    for _ in range(4):
+        with torch.autocast("cuda", torch.bfloat16):
+            drawn.append(law.sample((100,), generator=generator.manual_seed(7)))
+        torch.full((2**24,), torch.nan, device="cuda")
+        for size in (64, 256, 64 * 64, 64 * 256):
+            [torch.full((size,), torch.nan, device="cuda", dtype=torch.bfloat16) for _ in range(100)]
+    assert all(torch.equal(one, drawn[0]) for one in drawn)

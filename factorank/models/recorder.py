@@ -1,0 +1,146 @@
+"""Recordings of what a model computes again and again: CUDA graphs.
+
+On a GPU a small model is hundreds of short kernels, and the host takes longer to launch them than the device
+to run them. The second time that the same is asked for it is recorded as a graph; from then on it is replayed
+in one launch.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+T = TypeVar("T")
+KEPT = 4
+"""How many recordings are kept by one recorder; each holds the memory of its kernels."""
+
+
+class Recorder:
+    """Runs functions, and records those that come again."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Any, tuple[torch.cuda.CUDAGraph, Any] | None] = {}
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._seen
+
+    def run(
+        self,
+        key: Any,
+        function: Callable[[], T],
+        generator: torch.Generator | None,
+        first: Callable[[], T] | None = None,
+    ) -> T:
+        """What ``function`` gives, the first time by calling it, or ``first`` in its place, later by a replay
+        that overwrites the last."""
+        if key not in self._seen:
+            while len(self._seen) >= KEPT:
+                del self._seen[next(iter(self._seen))]
+            self._seen[key] = None
+            return (first or function)()
+        found = self._seen[key]
+        if found is None:
+            found = self._seen[key] = _record(function, generator)
+        graph, result = found
+        graph.replay()
+        return result
+
+
+class TensorRecorder:
+    """Runs functions of one tensor and a model's weights, and records those that come again.
+
+    A recording is of a tensor of that shape, into whose memory each one is copied.
+    """
+
+    def __init__(self) -> None:
+        self._forget(None)
+
+    def _forget(self, weights: Any) -> None:
+        self._weights, self._recorder = weights, Recorder()
+        self._tensors: dict[Any, Tensor] = {}
+
+    def run(
+        self,
+        key: Any,
+        function: Callable[[Tensor], T],
+        tensor: Tensor,
+        generator: torch.Generator | None,
+        weights: Any,
+    ) -> T:
+        """What ``function(tensor)`` gives; the next run may overwrite it. ``weights``: ``weights_key``."""
+        if weights != self._weights:
+            self._forget(weights)
+        key = (key, tensor.shape, tensor.dtype)
+        if key not in self._recorder:
+            self._tensors = {old: one for old, one in self._tensors.items() if old in self._recorder}
+            self._tensors[key] = torch.empty_like(tensor)
+        own = self._tensors[key]
+        own.copy_(tensor)
+        return self._recorder.run(key, lambda: function(own), generator)
+
+
+_recorders: weakref.WeakKeyDictionary[nn.Module, TensorRecorder] = weakref.WeakKeyDictionary()
+
+
+def recorder_of(model: nn.Module) -> TensorRecorder:
+    """The recorder that a model keeps for as long as it lives."""
+    return _recorders.setdefault(model, TensorRecorder())
+
+
+@torch.no_grad()
+def replayed(model: nn.Module, key: Any, function: Callable[[Tensor], T], tensor: Tensor) -> T:
+    """``function(tensor)``, which ``key`` names among the functions of a model.
+
+    On a GPU it is recorded when a tensor of the same shape comes again, so it must not draw random numbers or
+    wait for the device. Elsewhere, and while something else is being recorded, it is just called.
+    """
+    if tensor.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return function(tensor)
+    result = recorder_of(model).run(key, function, tensor, None, weights_key(model, "cuda"))
+    copied: T = tree_map(lambda one: one.clone() if isinstance(one, Tensor) else one, result)
+    return copied
+
+
+def weights_key(model: nn.Module, device: str) -> Any:
+    """Changes whenever a weight is changed in place or replaced, and with the precision of autocast."""
+    narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    return narrow, *((weight.data_ptr(), weight._version) for weight in model.parameters())
+
+
+def _record(function: Callable[[], T], generator: torch.Generator | None) -> tuple[torch.cuda.CUDAGraph, T]:
+    graph = torch.cuda.CUDAGraph()
+    if generator is not None and generator not in torch.cuda.default_generators:
+        graph.register_generator_state(generator)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with _without_autocast_cache():
+        with torch.cuda.stream(stream):
+            states = [one.get_state() for one in _generators(generator)]
+            function()  # what the libraries keep for a stream is made now, not while recording
+            for one, state in zip(_generators(generator), states, strict=True):
+                one.set_state(state)
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            result = function()
+    return graph, result
+
+
+@contextmanager
+def _without_autocast_cache() -> Iterator[None]:
+    """Weights are narrowed inside of the recording: copies that autocast keeps are gone when it ends."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
+def _generators(generator: torch.Generator | None) -> list[torch.Generator]:
+    if generator is not None:
+        return [generator]
+    return [torch.cuda.default_generators[torch.cuda.current_device()]]
