@@ -4,11 +4,11 @@
 
 Solving is in batches of 1,024 puzzles that are on the device already: ours in one evaluation, Gumbel-Sinkhorn
 by the best assignment, riffle diffusion by its schedule with the beam search of its authors. Each is measured
-in turn, and its best turn counts. Models are those of seed 0 in ``--runs`` and puzzles are of CIFAR-10's test
-pictures in ``--data``; without them weights and pictures are random, of which an assignment takes longer than
-of sure scores, whose pieces seldom clash. Training is each method's own step at batch 1,024 on random
-pictures, without what comes before the first hundred steps: with a run's ``steps_to_90`` it says how long
-that took. Rows are written as each grid is done.
+in turn, and its best turn counts. Models are those of seed 0 in ``--runs``, else the ones that come with the
+package, else of random weights; puzzles are of CIFAR-10's test pictures in ``--data``, else random. Of random
+ones an assignment takes longer than of sure scores, whose pieces seldom clash. Training is each method's own
+step at batch 1,024 on random pictures, without what comes before the first hundred steps: with a run's
+``steps_to_90`` it says how long that took. Rows are written as each grid is done.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from benchmarks.timing import show
 from factorank.baselines.ordering import OrderingModel
 from factorank.data.jigsaw import SIDE, Pictures, cifar10
 from factorank.experiments.jigsaw import history, learn
-from factorank.experiments.jigsaw_pictures import load_any
+from factorank.experiments.jigsaw_pictures import load_any, shipped
 from factorank.experiments.jigsaw_settings import METHODS, Setting, build, setting
 from factorank.experiments.jigsaw_solving import BATCH, puzzles_per_second, solve
 from factorank.experiments.record import provenance
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--grids", type=int, nargs="+", default=[2, 3, 4, 5], help="pieces in a row")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--runs", type=Path, help="the folder of trained models; random weights unless given")
+    parser.add_argument("--runs", type=Path, help="the folder of trained models")
     parser.add_argument("--data", type=Path, help="the folder of CIFAR-10; random pictures unless given")
     parser.add_argument("--turns", type=int, default=2, help="how many times each method is measured")
     parser.add_argument("--steps", type=int, default=300, help="training steps; 0 for no training")
@@ -79,19 +79,15 @@ def solving(grid: int, pictures: Tensor, options: argparse.Namespace) -> list[di
     """Puzzles a second of each method."""
     batch, seconds = (16, 0.01) if options.quick else (BATCH, 1.0)
     best = dict.fromkeys(options.methods, 0.0)
-    models = {
-        name: model_of(chosen, options.runs).to(options.device).eval()
-        for name, chosen in settings(grid, options).items()
-    }
+    models = {name: model_of(chosen, options.runs) for name, chosen in settings(grid, options).items()}
     for _ in range(options.turns):
-        for name, model in models.items():
-            solver = partial(solve, model)
+        for name, (model, _) in models.items():
+            solver = partial(solve, model.to(options.device).eval())
             rate = puzzles_per_second(solver, pictures, grid, batch_size=batch, seconds=seconds)
             best[name] = max(best[name], rate)
     rows = _rows(f"solve {grid}x{grid}", grid, batch, best)
-    weights = "random" if options.runs is None else "trained"
     shown = "random" if options.data is None else "cifar-10"
-    return [row | {"weights": weights, "pictures": shown} for row in rows]
+    return [row | {"weights": models[row["method"]][1], "pictures": shown} for row in rows]
 
 
 def training(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -109,8 +105,13 @@ def training(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     return _rows(f"train {grid}x{grid}", grid, chosen.batch_size, rates)
 
 
-def model_of(chosen: Setting, runs: Path | None) -> PermutationModel | OrderingModel:
-    return build(chosen) if runs is None else load_any(chosen.grid, runs / chosen.name)
+def model_of(chosen: Setting, runs: Path | None) -> tuple[PermutationModel | OrderingModel, str]:
+    """The model of a setting, and where its weights come from."""
+    if runs is not None and (run := runs / chosen.name).exists():
+        return load_any(chosen.grid, run), f"{history(run)[-1]['step']:,} steps"
+    if chosen.method == "factorank" and chosen.grid in shipped():
+        return load_any(chosen.grid), "shipped"
+    return build(chosen), "random"
 
 
 def some_pictures(count: int) -> Tensor:

@@ -73,9 +73,10 @@ class Train(_Data):
     batch_size: int | None = None
     """Puzzles in a step."""
     optimizer: Literal["adamw", "muon"] | None = None
-    """adamw unless given; muon: the matrices of the blocks and rounds by Muon, the other weights by AdamW."""
+    """muon: the matrices of the blocks and rounds by Muon, the other weights by AdamW. Unless given that of
+    the preset; muon for the default one."""
     lr: float | None = None
-    """The highest learning rate."""
+    """The highest learning rate; unless given that of the preset, or 0.005 with muon and 0.002 with adamw."""
     ema: float | None = None
     """Decay of the moving average of the weights; 0 for none."""
     seconds: Annotated[float | None, tyro.conf.arg(name="max-seconds", aliases=["--seconds"])] = None

@@ -34,6 +34,7 @@ from factorank.data.jigsaw import Pictures, Puzzles, cifar10
 from factorank.errors import FactorankError
 from factorank.experiments.jigsaw_rows import describe, trained
 from factorank.experiments.jigsaw_settings import (
+    EARLIER,
     PRESETS,
     Setting,
     ablations,
@@ -124,7 +125,7 @@ def learn(
         puzzles,
         batch_size=chosen.batch_size,
         optimizer=chosen.optimizer,
-        lr=chosen.lr,
+        lr=chosen.lr_used,
         warmup=chosen.warmup,
         weight_decay=chosen.weight_decay,
         clip=chosen.clip or None,
@@ -145,7 +146,7 @@ def _same_setting(out: Path, chosen: Setting, start: str | Path | None, pictures
     path = out / "setting.json"
     ours = asdict(filled(chosen)) | {"start": None if start is None else str(start)}
     if path.exists():
-        theirs = asdict(filled(Setting())) | {"start": None} | json.loads(path.read_bytes())
+        theirs = asdict(filled(Setting())) | EARLIER | {"start": None} | json.loads(path.read_bytes())
         differing = [name for name in ours if theirs.get(name) != json.loads(json.dumps(ours[name]))]
         if differing:
             raise FactorankError(

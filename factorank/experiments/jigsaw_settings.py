@@ -74,9 +74,10 @@ class Setting:
     ties: bool = True
     """Identical pieces have one right order in training; see :class:`factorank.data.jigsaw.Puzzles`."""
     batch_size: int = 1024
-    optimizer: Optimizer = "adamw"
+    optimizer: Optimizer = "muon"
     """muon: for the matrices of the transformer's blocks and of the rounds; see :func:`factorank.train`."""
-    lr: float = 2e-3
+    lr: float | None = None
+    """The highest learning rate; unless given 5e-3 with Muon and 2e-3 with AdamW."""
     warmup: int = 500
     weight_decay: float = 0.01
     clip: float = 1.0
@@ -136,6 +137,10 @@ class Setting:
         return 7 - min(self.grid, 6) // 2 if "neighbours" in self.encoder else 7
 
     @property
+    def lr_used(self) -> float:
+        return self.lr or (5e-3 if self.optimizer == "muon" else 2e-3)
+
+    @property
     def masks_used(self) -> Masks:
         return self.masks or ("all" if self.objective == "masked" else "any")
 
@@ -146,7 +151,7 @@ class Setting:
         return self.direction or ("piece-of-slot" if self.code_used == "insertion" else "slot-of-piece")
 
 
-THEIRS: dict[str, Any] = {"encoder": "convolution", "hints": 0.0, "lr": 4e-4}
+THEIRS: dict[str, Any] = {"encoder": "convolution", "hints": 0.0, "optimizer": "adamw", "lr": 4e-4}
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {
@@ -157,6 +162,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "masks": "any",
         "augment": "none",
         "ties": False,
+        "optimizer": "adamw",
         "lr": 3e-4,
         "ema": 0.0,
     },
@@ -198,23 +204,28 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no-ties": {"ties": False},
     "no-average": {"ema": 0.0},
     "lr-3e-4": {"lr": 3e-4},
-    "muon": {"optimizer": "muon", "lr": 5e-3},
+    "muon": {"optimizer": "muon"},
     "contrast": {"encoder": "mlp+neighbours+contrast"},
     "means": {"encoder": "mlp+neighbours+means"},
 }
-"""What is changed in the default setting to see what it brings, by label."""
+"""What is changed in the default setting, trained by AdamW, to see what it brings, by label."""
 
 
 def ablations(**common: Any) -> list[Setting]:
-    """The default setting with one thing changed at a time; ``common`` holds for all."""
-    return [setting(**({"label": label} | change | common)) for label, change in ABLATIONS.items()]
+    """The default setting by AdamW with one thing changed at a time; ``common`` holds for all."""
+    base = {"optimizer": "adamw"}
+    return [setting(**(base | {"label": label} | change | common)) for label, change in ABLATIONS.items()]
 
 
 def every_code(**common: Any) -> list[Setting]:
     """All codes with both objectives, for the paper's comparison."""
     names = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
     both: tuple[Objective, ...] = ("masked", "autoregressive")
-    return [setting(**({"code": code, "objective": one} | common)) for code in names for one in both]
+    return [
+        setting(**({"label": "codes", "code": code, "objective": one} | common))
+        for code in names
+        for one in both
+    ]
 
 
 def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel:
@@ -258,14 +269,17 @@ def build(chosen: Setting, side: int = SIDE) -> PermutationModel | OrderingModel
     return model
 
 
+EARLIER = {"optimizer": "adamw"}
+"""What runs whose ``setting.json`` does not say it were trained with."""
+
+
 def setting_of(model: PermutationModel | OrderingModel, run: str | Path | None = None) -> Setting:
     """The setting of a trained model: what its run's folder says, else what the model itself tells."""
     path = None if run is None else Path(run) / "setting.json"
     if path is not None and path.is_file():
         known = {one.name for one in fields(Setting)}
-        return Setting(
-            **{name: value for name, value in json.loads(path.read_bytes()).items() if name in known}
-        )
+        told = EARLIER | json.loads(path.read_bytes())
+        return Setting(**{name: value for name, value in told.items() if name in known})
     if not isinstance(model, PermutationModel):
         raise FactorankError(f"{run} has no setting.json, which says how its baseline was trained")
     context = model.context
@@ -292,7 +306,5 @@ def setting_of(model: PermutationModel | OrderingModel, run: str | Path | None =
 
 def filled(chosen: Setting) -> Setting:
     """The setting with everything said that follows from the rest of it."""
-    used = {
-        name: getattr(chosen, f"{name}_used") for name in ("code", "masks", "direction", "rounds", "depth")
-    }
-    return replace(chosen, **used)
+    names = ("code", "masks", "direction", "rounds", "depth", "lr")
+    return replace(chosen, **{name: getattr(chosen, f"{name}_used") for name in names})

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 
 import factorank as fr
 from factorank.data.jigsaw import Pictures, Puzzles, cut, join, scrambled
-from factorank.experiments import jigsaw
+from factorank.experiments import jigsaw, jigsaw_solving
 from factorank.experiments.jigsaw_rows import command_of
 from factorank.experiments.jigsaw_scores import Scores, pieces_alike, wilson
 from factorank.experiments.jigsaw_settings import build, filled, setting, setting_of
@@ -384,7 +384,7 @@ def test_training_can_begin_from_a_trained_model(tmp_path):
 
 def test_a_folder_of_another_setting_is_refused(tmp_path):
     jigsaw.learn(setting(**(TINY | {"steps": 2})), PICTURES, tmp_path, device="cpu", watch_every=None)
-    with pytest.raises(fr.FactorankError, match=r"holds a run with another lr, steps; .* lr=0.002, steps=2"):
+    with pytest.raises(fr.FactorankError, match=r"holds a run with another lr, steps; .* lr=0.005, steps=2"):
         jigsaw.learn(setting(**(TINY | {"steps": 3, "lr": 1.0})), PICTURES, tmp_path, device="cpu")
     chosen = setting(**TINY)
     with pytest.raises(
@@ -395,17 +395,18 @@ def test_a_folder_of_another_setting_is_refused(tmp_path):
         jigsaw.run([chosen], tmp_path, pictures=PICTURES, split="train")
 
 
-def test_another_optimizer(tmp_path):
-    """It trains, and rows and commands tell of it; runs from before there was one go on by AdamW."""
-    chosen = setting(**(TINY | {"steps": 2, "optimizer": "muon", "label": "muon"}))
+def test_the_optimizers(tmp_path):
+    """Rows and commands tell which it was; runs from before there was a choice go on by AdamW."""
     how = {"pictures": PICTURES, "most": 9, "device": "cpu", "watch_every": None}
-    (row,) = jigsaw.run([chosen], tmp_path, **how)
-    assert row["optimizer"] == "muon"
-    assert ", optimizer='muon'," in row["command"]
-    place = tmp_path / chosen.name
-    assert json.loads((place / "training.json").read_text())["optimizer"] == "muon"
-    assert setting_of(build(chosen, 16), place) == filled(chosen)
-    old = setting(**(TINY | {"steps": 2}))
+    for name, lr, told in (("muon", 5e-3, ""), ("adamw", 2e-3, ", optimizer='adamw'")):
+        chosen = setting(**(TINY | {"steps": 2, "optimizer": name, "label": name}))
+        (row,) = jigsaw.run([chosen], tmp_path, **how)
+        assert (row["optimizer"], row["lr"]) == (name, lr)
+        assert f", batch_size=32{told}, warmup=5," in row["command"]
+        place = tmp_path / chosen.name
+        assert json.loads((place / "training.json").read_text()).get("optimizer", "adamw") == name
+        assert setting_of(build(chosen, 16), place) == filled(chosen)
+    old = setting(**(TINY | {"steps": 2, "optimizer": "adamw"}))
     jigsaw.learn(old, PICTURES, tmp_path / "old", device="cpu", watch_every=None)
     path = tmp_path / "old/setting.json"
     told = json.loads(path.read_text())
@@ -414,7 +415,7 @@ def test_another_optimizer(tmp_path):
     model, result = jigsaw.learn(old, PICTURES, tmp_path / "old", device="cpu", watch_every=None)
     assert result.steps == 2
     assert setting_of(model, tmp_path / "old").optimizer == "adamw"
-    with pytest.raises(fr.FactorankError, match=r"a run with another optimizer; .* optimizer='adamw'"):
+    with pytest.raises(fr.FactorankError, match=r"a run with another optimizer, lr; .* optimizer='adamw', lr=0.002"):
         jigsaw.learn(dataclasses.replace(old, optimizer="muon"), PICTURES, tmp_path / "old", device="cpu")
 
 
@@ -439,7 +440,7 @@ def test_the_command_of_a_setting():
         == "factorank jigsaw train --preset paper --grid 4 --lr 0.001"
     )
     assert command_of(setting(label="no-ema", ema=0.5)) == "factorank jigsaw train --label no-ema --ema 0.5"
-    assert command_of(setting(optimizer="muon")) == "factorank jigsaw train --optimizer muon"
+    assert command_of(setting(optimizer="adamw")) == "factorank jigsaw train --optimizer adamw"
     riffle = setting("riffle-diffusion", label="riffle-slow", lr=1e-4)
     expected = "factorank jigsaw train --preset riffle-diffusion --label riffle-slow --lr 0.0001"
     assert command_of(riffle) == expected
@@ -489,3 +490,43 @@ def test_puzzles_on_a_gpu_are_solved_by_their_orders():
     known = {join(by_slot, 2).numpy().tobytes() for by_slot in cut(PICTURES.train, 2)}
     for slots, some in zip(order.cpu(), pieces.cpu(), strict=True):
         assert join(some[fr.inverse(slots)], 2).numpy().tobytes() in known
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("preset", "changes", "how"),
+    [
+        ("default", {}, {}),
+        ("default", {"code": "inline"}, {}),
+        ("default", {"code": "inline", "masks": "any"}, {"nfe": 3}),
+        ("default", {"masks": "any"}, {"tries": 2}),
+        ("paper", {}, {}),
+        ("gumbel-sinkhorn", {}, {}),
+        ("riffle-diffusion", {}, {"beam": 20}),
+    ],
+)
+def test_solving_again_on_a_gpu_replays_it(preset, changes, how, monkeypatch):
+    """Called, recorded and replayed, each in an autocast of its own, for puzzles that differ."""
+    torch.manual_seed(0)
+    chosen = setting(preset, **(TINY | {"grid": 3, "width": 32} | changes))
+    model = build(chosen, side=16).cuda().eval()
+    puzzles = scrambled(PICTURES.train.cuda(), 3)[1].split(100)
+
+    def solved():
+        found = []
+        for pieces in puzzles:
+            found.append(solve(model, pieces, **how))
+            torch.full((2**24,), torch.nan, device="cuda")  # over what has been freed
+        return torch.cat(found)
+
+    weight = max(model.parameters(), key=torch.numel)
+    before, recorded = weight.detach().clone(), solved()
+    with torch.no_grad():
+        weight.mul_(-1)
+    changed = solved()
+    monkeypatch.setattr(jigsaw_solving, "replayed", lambda model, key, function, tensor: function(tensor))
+    assert torch.equal(changed, solved())
+    with torch.no_grad():
+        weight.copy_(before)
+    assert torch.equal(recorded, solved())
+    assert not torch.equal(recorded, changed)
