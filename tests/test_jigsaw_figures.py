@@ -70,7 +70,7 @@ def test_results_are_drawn(tmp_path):
         row(code=code, objective=o, nfe=9) for code in ("inline", "insertion") for o in ("autoregressive",)
     ]
     rows += [row(method="riffle-diffusion", code=None, objective=None, label="x", per_second=None)]
-    rows += [row(label="no-ema"), row(split="held_out")]
+    rows += [row(label="no-ema"), row(label="codes", code="left-lehmer"), row(split="held_out")]
     results = tmp_path / "jigsaw.jsonl"
     results.write_text("".join(json.dumps(one) + "\n" for one in rows))
     draw("jigsaw", results, tmp_path / "jigsaw.png")

@@ -6,6 +6,8 @@ from typing import Any
 from factorank.errors import FactorankError
 from factorank.figures.drawing import CODE_STYLES, pyplot_module, read_results, save
 
+OURS = ("default", "codes", "paper")
+"""The labels of our models that are drawn."""
 METHODS = {"gumbel-sinkhorn": ("Gumbel-Sinkhorn", "P"), "riffle-diffusion": ("riffle diffusion", "X")}
 PUBLISHED = {"Symmetric Diffusers": (8, 5.0), "Soft-Rank Diffusion": (8, 52.6)}
 """Correct pieces in percent that others have published for CIFAR-10, with the grid."""
@@ -58,11 +60,12 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
     all codes beside each other at one grid.
 
     Means over the seeds, masked models at one evaluation. Of our models the lines are those of the code that
-    has the most seeds at a grid; the last panel is of the grid that has the most codes and objectives.
+    has the most seeds at a grid; the last panel is of the grid that has the most codes and objectives, of the
+    rows with the label "codes" if there are some.
     """
     pyplot = pyplot_module()
     rows = [row for row in read_results(results) if row.get("split", "test") == "test"]
-    rows = [row for row in rows if row["method"] != "factorank" or row.get("label") in ("default", "paper")]
+    rows = [row for row in rows if row["method"] != "factorank" or row.get("label") in OURS]
     rows = [row for row in rows if row["objective"] != "masked" or row["nfe"] == 1]
     if not rows:
         raise FactorankError(f"{results} holds no results on test pictures")
@@ -72,7 +75,7 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
         "per_second": ("puzzles a second", 1),
     }
     figure, axes = pyplot.subplots(1, len(panels) + 1, figsize=(16, 4.4), layout="constrained")
-    shown = _one_code_a_grid(rows)
+    shown = _one_code_a_grid([row for row in rows if row.get("label") != "codes"])
     lines = sorted({_line(row)[:2] for row in shown}, key=str)
     grids = sorted({row["grid"] for row in shown})
     for axis, (key, (title, scale)) in zip(axes, panels.items(), strict=False):
@@ -97,12 +100,14 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
 def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
     """All codes at one grid with 95% intervals: masked models filled, autoregressive ones white."""
     ours = [row for row in rows if row["method"] == "factorank"]
+    compared = "codes" if any(row["label"] == "codes" for row in ours) else "default"
+    ours = [row for row in ours if row["label"] in (compared, "paper")]
     if not ours:
         axis.set_visible(False)
         return
     grid = max({row["grid"] for row in ours}, key=lambda g: len({_line(r) for r in ours if r["grid"] == g}))
     codes = [code for code in CODE_STYLES if any((r["code"], r["grid"]) == (code, grid) for r in ours)]
-    marks = {"default": ("o", 7), "paper": ("D", 5)}
+    marks = {compared: ("o", 7), "paper": ("D", 5)}
     drawn = [(label, objective) for label in marks for objective in ("masked", "autoregressive")]
     drawn = [one for one in drawn if any(_line(r)[1::2] == one and r["grid"] == grid for r in ours)]
     for place, (label, objective) in enumerate(drawn):
@@ -112,7 +117,7 @@ def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
             if not here:
                 continue
             keys = ("solved_identical", "solved_identical_low", "solved_identical_high")
-            value, low, high = (_means(here, key, 100)[0][1] for key in keys)
+            value, low, high = (100 - _means(here, key, 100)[0][1] for key in keys)
             at = codes.index(code) + 0.2 * (place - (len(drawn) - 1) / 2)
             axis.vlines(at, low, high, color="0.6", linewidth=1)
             axis.plot(
@@ -122,15 +127,14 @@ def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
                 color="black",
                 markersize=size,
                 markerfacecolor="black" if objective == "masked" else "white",
-                label=objective + ("" if label == "default" else ", the paper's network"),
+                label=objective + ("" if label == compared else ", the paper's network"),
             )
-    axis.set(title=f"puzzles solved (%), {grid}×{grid}", xlim=(-0.6, len(codes) - 0.4))
+    axis.set(title=f"puzzles not solved (%), {grid}×{grid}", xlim=(-0.6, len(codes) - 0.4), yscale="log")
     axis.set_xticks(range(len(codes)), codes, rotation=20)
     axis.grid(alpha=0.3)
-    low, high = axis.get_ylim()
-    axis.set_ylim(low - 0.4 * (high - low), high)  # room for the legend
+    axis.yaxis.set_major_formatter("{x:g}")
     handles = dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))  # one for each name
-    axis.legend(handles.values(), handles.keys(), fontsize=8, loc="lower left")
+    axis.legend(handles.values(), handles.keys(), fontsize=8)
 
 
 def _line(row: dict[str, Any]) -> tuple[str, str | None, str | None, str | None]:

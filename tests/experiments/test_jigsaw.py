@@ -415,7 +415,8 @@ def test_the_optimizers(tmp_path):
     model, result = jigsaw.learn(old, PICTURES, tmp_path / "old", device="cpu", watch_every=None)
     assert result.steps == 2
     assert setting_of(model, tmp_path / "old").optimizer == "adamw"
-    with pytest.raises(fr.FactorankError, match=r"a run with another optimizer, lr; .* optimizer='adamw', lr=0.002"):
+    refused = r"a run with another optimizer, lr; .* optimizer='adamw', lr=0.002"
+    with pytest.raises(fr.FactorankError, match=refused):
         jigsaw.learn(dataclasses.replace(old, optimizer="muon"), PICTURES, tmp_path / "old", device="cpu")
 
 
