@@ -1,20 +1,22 @@
 """Jigsaw puzzles: puzzles solved a second and training steps a second, ours and the baselines, in one run.
 
-    ./run bench jigsaw [--grids 2 3 4 5] [--runs runs/jigsaw --data FOLDER] [--device cuda] [--out FILE]
+    ./run bench jigsaw [--grids 2 3 4 5] [--runs runs/jigsaw] [--data FOLDER] [--called] [--out FILE]
 
 Solving is in batches of 1,024 puzzles that are on the device already: ours in one evaluation, Gumbel-Sinkhorn
-by the best assignment, riffle diffusion by its schedule with the beam search of its authors. Each is measured
-in turn, and its best turn counts. Models are those of seed 0 in ``--runs``, else the ones that come with the
-package, else of random weights; puzzles are of CIFAR-10's test pictures in ``--data``, else random. Of random
-ones an assignment takes longer than of sure scores, whose pieces seldom clash. Training is each method's own
-step at batch 1,024 on random pictures, without what comes before the first hundred steps: with a run's
-``steps_to_90`` it says how long that took. Rows are written as each grid is done.
+by the best assignment, riffle diffusion by its schedule with the beam search of its authors. On a GPU all
+replay CUDA graphs, unless ``--called``. Each is measured in turn, and its best turn counts. Models are those
+of seed 0 in ``--runs``, else the ones that come with the package, else of random weights; puzzles are of
+CIFAR-10's test pictures in ``--data``, else random. Of random ones an assignment takes longer than of sure
+scores, whose pieces seldom clash. Training is each method's own step at batch 1,024 on random pictures,
+without what comes before the first hundred steps: with a run's ``steps_to_90`` it says how long that took.
+Rows are written as each grid is done.
 """
 
 import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from factorank.experiments.jigsaw_settings import METHODS, Setting, build, setti
 from factorank.experiments.jigsaw_solving import BATCH, puzzles_per_second, solve
 from factorank.experiments.record import provenance
 from factorank.models import PermutationModel
+from factorank.models.recorder import called
 
 PRESET = {"factorank": "default"}
 
@@ -43,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--runs", type=Path, help="the folder of trained models")
     parser.add_argument("--data", type=Path, help="the folder of CIFAR-10; random pictures unless given")
+    parser.add_argument("--called", action="store_true", help="solve kernel by kernel: replay no CUDA graphs")
     parser.add_argument("--turns", type=int, default=2, help="how many times each method is measured")
     parser.add_argument("--steps", type=int, default=300, help="training steps; 0 for no training")
     parser.add_argument("--quick", action="store_true", help="small batches: does everything run?")
@@ -50,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--out", default="runs/bench/jigsaw-speed.jsonl", help="rows of other devices are kept"
     )
     options = parser.parse_args(argv)
+    if options.runs is not None and not options.runs.is_dir():
+        parser.error(f"there is no folder {options.runs}")
     torch.set_float32_matmul_precision("high")
     where = provenance(" ".join(["factorank bench jigsaw", *(argv or ())]))
     pictures = some_pictures(BATCH) if options.data is None else cifar10(options.data).test[:BATCH]
@@ -83,9 +89,10 @@ def solving(grid: int, pictures: Tensor, options: argparse.Namespace) -> list[di
     for _ in range(options.turns):
         for name, (model, _) in models.items():
             solver = partial(solve, model.to(options.device).eval())
-            rate = puzzles_per_second(solver, pictures, grid, batch_size=batch, seconds=seconds)
+            with called() if options.called else nullcontext():
+                rate = puzzles_per_second(solver, pictures, grid, batch_size=batch, seconds=seconds)
             best[name] = max(best[name], rate)
-    rows = _rows(f"solve {grid}x{grid}", grid, batch, best)
+    rows = _rows(f"solve {grid}x{grid}{', called' if options.called else ''}", grid, batch, best)
     shown = "random" if options.data is None else "cifar-10"
     return [row | {"weights": models[row["method"]][1], "pictures": shown} for row in rows]
 
@@ -108,7 +115,8 @@ def training(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
 def model_of(chosen: Setting, runs: Path | None) -> tuple[PermutationModel | OrderingModel, str]:
     """The model of a setting, and where its weights come from."""
     if runs is not None and (run := runs / chosen.name).exists():
-        return load_any(chosen.grid, run), f"{history(run)[-1]['step']:,} steps"
+        steps = [line["step"] for line in history(run)]
+        return load_any(chosen.grid, run), f"{steps[-1]:,} steps" if steps else "trained"
     if chosen.method == "factorank" and chosen.grid in shipped():
         return load_any(chosen.grid), "shipped"
     return build(chosen), "random"

@@ -75,6 +75,10 @@ def test_results_are_drawn(tmp_path):
     results.write_text("".join(json.dumps(one) + "\n" for one in rows))
     draw("jigsaw", results, tmp_path / "jigsaw.png")
     assert (tmp_path / "jigsaw.png").read_bytes().startswith(b"\x89PNG")
+    perfect = {"solved_identical": 1.0, "solved_identical_low": 1.0, "solved_identical_high": 1.0}
+    results.write_text(json.dumps(row(label="codes", **perfect)) + "\n")
+    jigsaw_figure(results, tmp_path / "perfect.png")
+    assert (tmp_path / "perfect.png").exists()
     results.write_text(json.dumps(row(split="held_out")) + "\n")
     with pytest.raises(fr.FactorankError, match="holds no results on test pictures"):
         jigsaw_figure(results, tmp_path / "other.png")

@@ -138,7 +138,9 @@ class Setting:
 
     @property
     def lr_used(self) -> float:
-        return self.lr or (5e-3 if self.optimizer == "muon" else 2e-3)
+        if self.lr is not None:
+            return self.lr
+        return 5e-3 if self.optimizer == "muon" else 2e-3
 
     @property
     def masks_used(self) -> Masks:

@@ -59,13 +59,14 @@ def solve(
         raise FactorankError(f"a puzzle is tried at least once, not {tries} times")
     if not isinstance(model, PermutationModel) and (assign or tries > 1 or nfe is not None):
         raise FactorankError("assign, tries and nfe are for our models, not for baselines")
+    tokens = len(pieces) * model.n
     with precision_of(pieces.device):
         if isinstance(model, RiffleDiffusion):
             wide = {} if beam is None else {"beam": beam, "paths": min(beam, 20)}
-            return replayed(model, ("mode", beam), partial(model.mode, **wide), pieces)
+            return replayed(model, ("mode", beam), partial(model.mode, **wide), pieces, tokens)
         if isinstance(model, GumbelSinkhorn):
             with evaluating(model):
-                return best_assignment(replayed(model, "scores", model.scores, pieces))
+                return best_assignment(replayed(model, "scores", model.scores, pieces, tokens))
         assert isinstance(model, PermutationModel)
         how: dict[str, Any] = {
             "nfe": nfe,
@@ -121,8 +122,8 @@ def solution(
         return found, log_probs.gather(-1, found[..., None]).squeeze(-1).sum(-1)
     if model.objective == "masked":
         how: dict[str, Any] = {"nfe": 1 if nfe is None else nfe, "unmask": unmask or "confident"}
-        key = ("mode", *how.values())
-        found = replayed(model, key, lambda pieces: model.distribution(pieces, **how).mode, pieces)
+        key, tokens = ("mode", *how.values()), len(pieces) * model.n
+        found = replayed(model, key, lambda some: model.distribution(some, **how).mode, pieces, tokens)
         return found, (model.distribution(pieces, **how).log_prob(found) if score else None)
     law = model.distribution(pieces, nfe=nfe, unmask=unmask)
     if beam is not None and isinstance(law, AutoregressiveLaw):
@@ -141,7 +142,7 @@ def of_each_piece(model: PermutationModel, pieces: Tensor) -> Tensor:
         return model.network.head(model.network.hidden(hidden_code, known, None)).log_softmax(-1)
 
     with evaluating(model):
-        return replayed(model, "of each piece", evaluated, pieces)
+        return replayed(model, "of each piece", evaluated, pieces, len(pieces) * model.n)
 
 
 def precision_of(device: torch.device) -> AbstractContextManager[Any]:

@@ -75,7 +75,7 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
         "per_second": ("puzzles a second", 1),
     }
     figure, axes = pyplot.subplots(1, len(panels) + 1, figsize=(16, 4.4), layout="constrained")
-    shown = _one_code_a_grid([row for row in rows if row.get("label") != "codes"])
+    shown = _one_code_a_grid([row for row in rows if row.get("label") != "codes"] or rows)
     lines = sorted({_line(row)[:2] for row in shown}, key=str)
     grids = sorted({row["grid"] for row in shown})
     for axis, (key, (title, scale)) in zip(axes, panels.items(), strict=False):
@@ -117,7 +117,8 @@ def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
             if not here:
                 continue
             keys = ("solved_identical", "solved_identical_low", "solved_identical_high")
-            value, low, high = (100 - _means(here, key, 100)[0][1] for key in keys)
+            least = 50 / max(row.get("puzzles", 10_000) for row in here)  # half a puzzle: 0 has no logarithm
+            value, low, high = (max(100 - _means(here, key, 100)[0][1], least) for key in keys)
             at = codes.index(code) + 0.2 * (place - (len(drawn) - 1) / 2)
             axis.vlines(at, low, high, color="0.6", linewidth=1)
             axis.plot(

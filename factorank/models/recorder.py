@@ -2,13 +2,15 @@
 
 On a GPU a small model is hundreds of short kernels, and the host takes longer to launch them than the device
 to run them. The second time that the same is asked for it is recorded as a graph; from then on it is replayed
-in one launch.
+in one launch. What cannot be recorded is called each time, with a warning.
 """
 
+import contextlib
+import threading
+import warnings
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +19,43 @@ from torch.utils._pytree import tree_map
 T = TypeVar("T")
 KEPT = 4
 """How many recordings are kept by one recorder; each holds the memory of its kernels."""
+MOST_TOKENS = 2**17
+"""Tokens for which anything is recorded: beyond, the device takes longer than the host."""
+_switch = threading.local()
+_recording = threading.RLock()
+
+
+@contextlib.contextmanager
+def called() -> Iterator[None]:
+    """Nothing is recorded or replayed in this thread for as long as the block lasts."""
+    before = getattr(_switch, "called", False)
+    _switch.called = True
+    try:
+        yield
+    finally:
+        _switch.called = before
+
+
+def worth_recording(device: torch.device, tokens: int) -> bool:
+    """Whether work on so many tokens is to be recorded here and now."""
+    return (
+        device.type == "cuda"
+        and tokens <= MOST_TOKENS
+        and not getattr(_switch, "called", False)
+        and not torch.cuda.is_current_stream_capturing()
+    )
+
+
+def place() -> tuple[int, int]:
+    """The thread and the stream: what is recorded for one must not be overwritten from another."""
+    return threading.get_ident(), torch.cuda.current_stream().cuda_stream
 
 
 class Recorder:
     """Runs functions, and records those that come again."""
 
     def __init__(self) -> None:
-        self._seen: dict[Any, tuple[torch.cuda.CUDAGraph, Any] | None] = {}
+        self._seen: dict[Any, tuple[torch.cuda.CUDAGraph, Any] | Literal["once", "never"]] = {}
 
     def __contains__(self, key: Any) -> bool:
         return key in self._seen
@@ -40,11 +72,14 @@ class Recorder:
         if key not in self._seen:
             while len(self._seen) >= KEPT:
                 del self._seen[next(iter(self._seen))]
-            self._seen[key] = None
+            self._seen[key] = "once"
             return (first or function)()
-        found = self._seen[key]
-        if found is None:
-            found = self._seen[key] = _record(function, generator)
+        found = self._seen.pop(key)
+        if found == "once":
+            found = _record(function, generator)
+        self._seen[key] = found  # the last to be forgotten
+        if found == "never":
+            return function()
         graph, result = found
         graph.replay()
         return result
@@ -74,7 +109,7 @@ class TensorRecorder:
         """What ``function(tensor)`` gives; the next run may overwrite it. ``weights``: ``weights_key``."""
         if weights != self._weights:
             self._forget(weights)
-        key = (key, tensor.shape, tensor.dtype)
+        key = (key, tensor.shape, tensor.dtype, *place())
         if key not in self._recorder:
             self._tensors = {old: one for old, one in self._tensors.items() if old in self._recorder}
             self._tensors[key] = torch.empty_like(tensor)
@@ -92,15 +127,17 @@ def recorder_of(model: nn.Module) -> TensorRecorder:
 
 
 @torch.no_grad()
-def replayed(model: nn.Module, key: Any, function: Callable[[Tensor], T], tensor: Tensor) -> T:
-    """``function(tensor)``, which ``key`` names among the functions of a model.
+def replayed(model: nn.Module, key: Any, function: Callable[[Tensor], T], tensor: Tensor, tokens: int) -> T:
+    """``function(tensor)``, which ``key`` names among the functions of a model and which handles so many
+    tokens.
 
     On a GPU it is recorded when a tensor of the same shape comes again, so it must not draw random numbers or
     wait for the device. Elsewhere, and while something else is being recorded, it is just called.
     """
-    if tensor.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+    if not worth_recording(tensor.device, tokens):
         return function(tensor)
-    result = recorder_of(model).run(key, function, tensor, None, weights_key(model, "cuda"))
+    with torch.cuda.device(tensor.device):
+        result = recorder_of(model).run(key, function, tensor, None, weights_key(model, "cuda"))
     copied: T = tree_map(lambda one: one.clone() if isinstance(one, Tensor) else one, result)
     return copied
 
@@ -111,25 +148,42 @@ def weights_key(model: nn.Module, device: str) -> Any:
     return narrow, *((weight.data_ptr(), weight._version) for weight in model.parameters())
 
 
-def _record(function: Callable[[], T], generator: torch.Generator | None) -> tuple[torch.cuda.CUDAGraph, T]:
+def _record(
+    function: Callable[[], T], generator: torch.Generator | None
+) -> tuple[torch.cuda.CUDAGraph, T] | Literal["never"]:
     graph = torch.cuda.CUDAGraph()
     if generator is not None and generator not in torch.cuda.default_generators:
         graph.register_generator_state(generator)
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with _without_autocast_cache():
+    main, stream, generators = torch.cuda.current_stream(), torch.cuda.Stream(), _generators(generator)
+    states = [one.get_state() for one in generators]
+    stream.wait_stream(main)
+    with _recording, _without_autocast_cache():
         with torch.cuda.stream(stream):
-            states = [one.get_state() for one in _generators(generator)]
             function()  # what the libraries keep for a stream is made now, not while recording
-            for one, state in zip(_generators(generator), states, strict=True):
+            for one, state in zip(generators, states, strict=True):
                 one.set_state(state)
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            result = function()
+        main.wait_stream(stream)
+        try:
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                result = function()
+        except (RuntimeError, torch.AcceleratorError) as error:
+            recover(main, generators, states)
+            warnings.warn(f"this is called kernel by kernel: {error}", UserWarning, stacklevel=2)
+            return "never"
     return graph, result
 
 
-@contextmanager
+def recover(main: torch.cuda.Stream, generators: Sequence[torch.Generator], states: Sequence[Tensor]) -> None:
+    """After a recording that failed: back on the main stream, and the generators to these states."""
+    torch.cuda.set_stream(main)  # torch stays on the stream of a capture that fails
+    for generator, state in zip(generators, states, strict=True):
+        # A capture that fails leaves its generators recording; a fresh state ends that.
+        fresh = torch.Generator(generator.device)
+        fresh.set_state(state)
+        generator.graphsafe_set_state(fresh.graphsafe_get_state())
+
+
+@contextlib.contextmanager
 def _without_autocast_cache() -> Iterator[None]:
     """Weights are narrowed inside of the recording: copies that autocast keeps are gone when it ends."""
     before = torch.is_autocast_cache_enabled()

@@ -15,13 +15,10 @@ from torch import Tensor
 
 from factorank.models.choosers import Draw
 from factorank.models.given import Given, last
-from factorank.models.recorder import Recorder, recorder_of, weights_key
+from factorank.models.recorder import Recorder, place, recorder_of, weights_key, worth_recording
 
 if TYPE_CHECKING:
     from factorank.models.law import PermutationLaw
-
-MOST_TOKENS = 2**17
-"""Tokens of a context for which a model records draws: beyond, the device takes longer than the host."""
 
 
 class Sampler:
@@ -56,10 +53,12 @@ class Sampler:
 
         # Lists of several lengths, fixed values and bounds on the entropy make the host wait for the device.
         waits = law.nfe is None or given.fixed is not None or given.present is not None
-        if device != "cuda" or waits or torch.cuda.is_current_stream_capturing():
+        if waits or not worth_recording(law._device, 0):
             return walk()
         first = draw_for(law, given, samples, generator, weights) if can_share(given) else None
-        return self._recorder.run((rows.start, rows.stop, samples, generator), walk, generator, first)
+        with torch.cuda.device(law._device):
+            key = (rows.start, rows.stop, samples, generator, *place())
+            return self._recorder.run(key, walk, generator, first)
 
 
 def can_share(given: Given) -> bool:
@@ -69,7 +68,7 @@ def can_share(given: Given) -> bool:
         known is not None
         and known.present is None
         and given.reference is None
-        and known.tokens.shape[:-1].numel() <= MOST_TOKENS
+        and worth_recording(known.tokens.device, known.tokens.shape[:-1].numel())
     )
 
 

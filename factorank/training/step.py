@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from factorank.errors import TrainingError
+from factorank.models.recorder import recover
 from factorank.training import sharded
 from factorank.training.data import Shape, Source
 from factorank.training.ema import Average
@@ -184,13 +185,8 @@ class Step:
             warnings.warn(
                 f"the step runs eagerly because it cannot be captured: {error}", UserWarning, stacklevel=2
             )
-            torch.cuda.set_stream(main)  # torch stays on the stream of a capture that fails
             self.capturing = self.source.static = False
-            for generator, state in zip(self.generators, states, strict=True):
-                # A capture that fails leaves its generators recording; a fresh state ends that.
-                fresh = torch.Generator(self.world.device)
-                fresh.set_state(state)
-                generator.graphsafe_set_state(fresh.graphsafe_get_state())
+            recover(main, self.generators, states)
             self._forget_gradients()
         else:
             self.update.captured()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.models import sampler
+from factorank.models import recorder
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 pytestmark = pytest.mark.gpu
@@ -121,7 +121,7 @@ def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, mon
     with torch.no_grad():
         bias[:, 0] += 1
     changed = drawn()
-    monkeypatch.setattr(sampler, "MOST_TOKENS", 0)
+    monkeypatch.setattr(recorder, "MOST_TOKENS", 0)
     assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
     with torch.no_grad():
         bias.copy_(before)
@@ -142,3 +142,21 @@ def test_recorded_draws_outlive_the_autocast_they_were_recorded_in(options):
         for size in (64, 256, 64 * 64, 64 * 256):
             [torch.full((size,), torch.nan, device="cuda", dtype=torch.bfloat16) for _ in range(100)]
     assert all(torch.equal(one, drawn[0]) for one in drawn)
+
+
+def test_what_cannot_be_recorded_is_called_with_a_warning():
+    model = torch.nn.Linear(4, 4).cuda()
+    given = torch.randn(8, 4, device="cuda")
+
+    def waiting(tensor):
+        return model(tensor) * float(tensor.sum())
+
+    with torch.no_grad():
+        expected = waiting(given)
+        assert torch.equal(recorder.replayed(model, "waits", waiting, given, 8), expected)
+        with pytest.warns(UserWarning, match="kernel by kernel"):
+            assert torch.equal(recorder.replayed(model, "waits", waiting, given, 8), expected)
+        assert torch.equal(recorder.replayed(model, "waits", waiting, given, 8), expected)
+        for _ in range(3):
+            assert torch.equal(recorder.replayed(model, "forward", model, given, 8), model(given))
+    torch.rand(3, device="cuda")  # the generator draws again
