@@ -161,14 +161,15 @@ class Eval(_Data):
         import torch
 
         from factorank.experiments import jigsaw
-        from factorank.experiments.jigsaw_pictures import load_any
+        from factorank.experiments.jigsaw_pictures import load_any, shipped
         from factorank.experiments.jigsaw_settings import setting_of
+        from factorank.experiments.jigsaw_solving import pieces_of
         from factorank.experiments.record import provenance, write_results
 
         if self.model is None and self.grid is None:
             raise FactorankError("give the folder of a run, or --grid for a shipped model")
         model = load_any(self.grid, self.model).to("cuda" if torch.cuda.is_available() else "cpu")
-        chosen = setting_of(model, self.model)
+        chosen = setting_of(model, self.model or shipped()[pieces_of(model).grid])
         check_nfes(self.nfe, chosen)
         if self.beam is not None and chosen.method == "factorank" and chosen.objective == "masked":
             raise FactorankError("--beam is for autoregressive models and riffle diffusion, not masked ones")

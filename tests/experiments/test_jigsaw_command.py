@@ -290,6 +290,15 @@ def test_the_models_that_come_with_the_package_solve_photographs(name, most, tmp
             assert solved.wrong == []
 
 
+def test_the_models_that_come_with_the_package_say_how_they_were_trained():
+    for grid, folder in shipped().items():
+        told, chosen = json.loads((folder / "training.json").read_text()), setting_of(load(grid), folder)
+        assert chosen.label == "shipped"
+        assert (chosen.grid, chosen.seed, chosen.steps) == (grid, told["seed"], told["steps"])
+        assert f"--optimizer {chosen.optimizer} --lr {chosen.lr}" in told["command"]
+        assert build(chosen).config() == load(grid).config()
+
+
 def test_the_summary():
     nothing = np.zeros((2, 2, 3), dtype=np.uint8)
     assert Solved(2, nothing, nothing, nothing, [1, 2], 0.5).summary == (
