@@ -60,11 +60,13 @@ def _run(arguments: list[str]) -> int:
         raise FactorankError(f"there is no command {name!r}; there are {', '.join(command_names())}")
     import tyro
 
+    from factorank.commands._optional import registry
+
     kind = command(name)
     passed_on: list[str] = []
     if getattr(kind, "passes_on", False) and rest and not rest[0].startswith("-"):
         rest, passed_on = rest[:1], rest[1:]
-    chosen = tyro.cli(kind, prog=f"factorank {name}", args=rest)
+    chosen = tyro.cli(kind, prog=f"factorank {name}", args=rest, registry=registry)
     if passed_on:
         chosen.rest = passed_on
     return chosen.run() or 0

@@ -64,6 +64,16 @@ def test_help_of_every_command_is_plain_text_that_fits(name, run):
     assert out.startswith(f"usage: factorank {name}")
 
 
+def test_options_that_may_be_left_out_are_shown_by_what_they_take(run):
+    text = " ".join(run("jigsaw", "train", "--help")[1].replace("│", " ").split())
+    assert "--code {inline,lehmer,left-lehmer,fisher-yates,insertion} The" in text
+    assert "--steps INT Training" in text
+    assert "None" not in text
+    for name in command_names():
+        assert "{None}" not in run(name, "--help")[1]
+    assert run("jigsaw", "train", "--steps", "None")[0] == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
