@@ -1,11 +1,16 @@
 """What is called, recorded and replayed, with a stand-in for CUDA graphs; test_gpu.py has real ones."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
-from factorank.models import recorder
+import factorank as fr
+from factorank.models import recorder, sampler
 from factorank.models.recorder import KEPT, Recorder, TensorRecorder, replayed, weights_key, worth_recording
+from tests.models.naive import small_model
 
 
 class Graph:
@@ -134,3 +139,80 @@ def test_the_key_of_the_weights_tells_of_every_change():
         keys.append(weights_key(model, "cpu"))
     assert len(set(keys)) == 4
     del old
+
+
+# The whole way, with stand-ins that run again what they have recorded, into the memory of the first result.
+
+
+class Again:
+    def __init__(self, function):
+        self.function, self.result = function, function()
+
+    def replay(self):
+        for old, new in zip(tree_leaves(self.result), tree_leaves(self.function()), strict=True):
+            old.copy_(new)
+
+
+@pytest.fixture
+def recordings(monkeypatch):
+    """Everything is recorded on the CPU; the list of what has been."""
+    found = []
+
+    def record(function, generator):
+        states = [] if generator is None else [generator.get_state()]
+        found.append(Again(function))
+        for state in states:  # recording runs nothing
+            generator.set_state(state)
+        return found[-1], found[-1].result
+
+    monkeypatch.setattr(recorder, "_record", record)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    for module in (recorder, sampler):
+        monkeypatch.setattr(module, "place", lambda: (0, 0))
+        monkeypatch.setattr(module, "worth_recording", lambda device, tokens: tokens <= recorder.MOST_TOKENS)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options", [{"nfe": 1}, {"nfe": 3}, {"nfe": 2, "unmask": "confident"}, {"objective": "autoregressive"}]
+)
+def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, recordings, monkeypatch):
+    objective = options.get("objective", "masked")
+    how = {name: value for name, value in options.items() if name != "objective"}
+    model = small_model(5, "lehmer", objective, context=fr.ItemContext(9, 16))
+    contexts = [torch.randint(9, (6, 5)) for _ in range(5)]
+    generator = torch.Generator()
+
+    def drawn():
+        laws = [model.distribution(items, **how) for items in contexts]
+        return [
+            law.sample((20,), generator=generator.manual_seed(i)) for i, law in enumerate(laws) for _ in "abc"
+        ]
+
+    before = model.network.head.bias.detach().clone()
+    recorded = drawn()
+    assert len(recordings) == 1 + len(contexts)  # one for all contexts, and each law's own
+    with torch.no_grad():
+        model.network.head.bias[:, 0] += 1
+    changed = drawn()
+    assert not all(torch.equal(one, other) for one, other in zip(recorded, changed, strict=True))
+    monkeypatch.setattr(sampler, "worth_recording", lambda device, tokens: False)
+    assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
+    with torch.no_grad():
+        model.network.head.bias.copy_(before)
+    assert all(torch.equal(one, other) for one, other in zip(recorded, drawn(), strict=True))
+
+
+def test_replays_of_several_functions_and_shapes_do_not_mix(recordings):
+    model = nn.Linear(3, 3)
+    plain, double = model, lambda tensor: (2 * model(tensor), tensor + 1)
+    for _ in range(4):
+        for rows in (2, 5):
+            given = torch.randn(rows, 3)
+            found = [
+                replayed(model, "plain", plain, given, rows),
+                *replayed(model, "two", double, given, rows),
+            ]
+            expected = [model(given), 2 * model(given), given + 1]
+            assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert len(recordings) == 4
