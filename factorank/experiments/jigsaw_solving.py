@@ -59,14 +59,13 @@ def solve(
         raise FactorankError(f"a puzzle is tried at least once, not {tries} times")
     if not isinstance(model, PermutationModel) and (assign or tries > 1 or nfe is not None):
         raise FactorankError("assign, tries and nfe are for our models, not for baselines")
-    tokens = len(pieces) * model.n
     with precision_of(pieces.device):
         if isinstance(model, RiffleDiffusion):
             wide = {} if beam is None else {"beam": beam, "paths": min(beam, 20)}
-            return replayed(model, ("mode", beam), partial(model.mode, **wide), pieces, tokens)
+            return _again(model, ("mode", beam), partial(model.mode, **wide), pieces)
         if isinstance(model, GumbelSinkhorn):
             with evaluating(model):
-                return best_assignment(replayed(model, "scores", model.scores, pieces, tokens))
+                return best_assignment(_again(model, "scores", model.scores, pieces))
         assert isinstance(model, PermutationModel)
         how: dict[str, Any] = {
             "nfe": nfe,
@@ -122,8 +121,8 @@ def solution(
         return found, log_probs.gather(-1, found[..., None]).squeeze(-1).sum(-1)
     if model.objective == "masked":
         how: dict[str, Any] = {"nfe": 1 if nfe is None else nfe, "unmask": unmask or "confident"}
-        key, tokens = ("mode", *how.values()), len(pieces) * model.n
-        found = replayed(model, key, lambda some: model.distribution(some, **how).mode, pieces, tokens)
+        key = ("mode", *how.values())
+        found = _again(model, key, lambda some: model.distribution(some, **how).mode, pieces)
         return found, (model.distribution(pieces, **how).log_prob(found) if score else None)
     law = model.distribution(pieces, nfe=nfe, unmask=unmask)
     if beam is not None and isinstance(law, AutoregressiveLaw):
@@ -142,7 +141,12 @@ def of_each_piece(model: PermutationModel, pieces: Tensor) -> Tensor:
         return model.network.head(model.network.hidden(hidden_code, known, None)).log_softmax(-1)
 
     with evaluating(model):
-        return replayed(model, "of each piece", evaluated, pieces, len(pieces) * model.n)
+        return _again(model, "of each piece", evaluated, pieces)
+
+
+def _again(model: PermutationModel | OrderingModel, key: Any, function: "Solver", pieces: Tensor) -> Tensor:
+    """A function of the pieces, replayed on a GPU when puzzles of that shape come again."""
+    return replayed(model, key, function, pieces, len(pieces) * model.n)
 
 
 def precision_of(device: torch.device) -> AbstractContextManager[Any]:

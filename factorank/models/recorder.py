@@ -134,7 +134,7 @@ def replayed(model: nn.Module, key: Any, function: Callable[[Tensor], T], tensor
     On a GPU it is recorded when a tensor of the same shape comes again, so it must not draw random numbers or
     wait for the device. Elsewhere, and while something else is being recorded, it is just called.
     """
-    if not worth_recording(tensor.device, tokens):
+    if tensor.numel() == 0 or not worth_recording(tensor.device, tokens):  # nothing to launch, no graph
         return function(tensor)
     with torch.cuda.device(tensor.device):
         result = recorder_of(model).run(key, function, tensor, None, weights_key(model, "cuda"))

@@ -216,3 +216,6 @@ def test_replays_of_several_functions_and_shapes_do_not_mix(recordings):
             expected = [model(given), 2 * model(given), given + 1]
             assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
     assert len(recordings) == 4
+    for _ in range(3):
+        assert replayed(model, "plain", plain, torch.empty(0, 3), 0).shape == (0, 3)
+    assert len(recordings) == 4
