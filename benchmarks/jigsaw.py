@@ -27,14 +27,14 @@ from torch import Tensor
 from benchmarks.rows import human, merge
 from benchmarks.timing import show
 from factorank.baselines.ordering import OrderingModel
-from factorank.data.jigsaw import SIDE, Pictures, cifar10
 from factorank.experiments.jigsaw import history, learn
-from factorank.experiments.jigsaw_pictures import load_any, shipped
-from factorank.experiments.jigsaw_settings import METHODS, Setting, build, setting
-from factorank.experiments.jigsaw_solving import BATCH, puzzles_per_second, solve
 from factorank.experiments.record import provenance
+from factorank.jigsaw.pictures import load_any, shipped
+from factorank.jigsaw.puzzles import SIDE, Pictures, cifar10
+from factorank.jigsaw.settings import METHODS, Setting, build, setting
+from factorank.jigsaw.solving import BATCH, puzzles_per_second, solve
+from factorank.kernels.gpu.graphs import called
 from factorank.models import PermutationModel
-from factorank.models.recorder import called
 
 PRESET = {"factorank": "default"}
 

@@ -1,12 +1,13 @@
 """The paper's algorithms for the codes: one vector operation (or a few) per position, on ``(rows, n)`` int64.
 
-The Lehmer and insertion codes are those of ``factorank.kernels.reference``, with the inverse by sorting.
+The Lehmer and insertion codes are those of ``factorank.kernels.codes.reference``, with the inverse by
+sorting.
 """
 
 import torch
 from torch import Tensor
 
-from factorank.kernels import reference
+from factorank.kernels.codes import reference
 
 
 def transform(rows: Tensor, name: str) -> Tensor:

@@ -30,7 +30,7 @@ from benchmarks.limits import Memory, count, product_rate
 from benchmarks.rows import merge, say, speed_parser, table
 from benchmarks.workloads import Workload
 from factorank.experiments.record import provenance
-from factorank.models import attention
+from factorank.kernels import attention
 
 WORKLOADS = {
     "train cyclic": workloads.CYCLIC,

@@ -8,7 +8,8 @@ from torch import Tensor
 
 import factorank as fr
 from factorank.experiments.cyclic import PRESETS
-from factorank.models import PermutationModel, PieceEncoder
+from factorank.jigsaw.encoder import PieceEncoder
+from factorank.models import PermutationModel
 from factorank.models.context import ItemContext
 from factorank.models.model import Objective
 

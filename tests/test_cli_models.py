@@ -8,11 +8,9 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.commands import _compiling
 from factorank.commands.figure import MADE_BY
 from factorank.data import Rankings, write_rankings
 from factorank.figures import FIGURES
-from factorank.models import cpu_kernels
 
 NAMES = ["ann", "bob", "cat", "dan"]
 SMALL = ["--width", "8", "--depth", "1", "--heads", "2", "--steps", "4"]
@@ -82,18 +80,6 @@ def test_train_says_what_is_left_to_do(votes, run):
     assert status == 0
     assert "of 1000; the same command goes on from there" in out
     assert "held out" not in out
-
-
-def test_compiling_is_mentioned_where_nothing_is_on_the_disk(monkeypatch, tmp_path, capsys):
-    """The witness is a file of numba's beside the kernels."""
-    kernel = cpu_kernels.forward
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(kernel._cache, "_cache_path", str(tmp_path))
-    _compiling.mention_compiling()
-    assert "compiling" in capsys.readouterr().out
-    (tmp_path / f"{kernel._cache._impl.filename_base}.nbi").touch()
-    _compiling.mention_compiling()
-    assert capsys.readouterr().out == ""
 
 
 def test_train_learns_from_every_voter(run, tmp_path):

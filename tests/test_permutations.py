@@ -200,7 +200,7 @@ def test_distances_do_not_depend_on_the_names_of_the_items(generator: torch.Gene
 
 def test_long_ulam(generator: torch.Generator) -> None:
     order = fr.random_permutations(2000, (3,), generator=generator)
-    from factorank.kernels import reference
+    from factorank.kernels.codes import reference
 
     piles = reference.longest_increasing(order)
     assert torch.equal(2000 - fr.ulam(order, torch.arange(2000)), piles)

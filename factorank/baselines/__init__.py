@@ -1,6 +1,6 @@
 """Models to compare with, of our own hand: they train, sample and save as ours do."""
 
-from factorank.baselines.assignment import best_assignment
+from factorank.assignment import best_assignment
 from factorank.baselines.gumbel_sinkhorn import GumbelSinkhorn, sinkhorn
 from factorank.baselines.riffle_diffusion import (
     GeneralizedPlackettLuce,

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.types import _size
 
-from factorank.baselines.assignment import best_assignment
+from factorank.assignment import best_assignment
 from factorank.baselines.gumbel import standard_gumbel
 from factorank.baselines.ordering import OrderingModel
 from factorank.errors import ModelError
-from factorank.models.given import evaluating
+from factorank.models.conditions import evaluating
 
 GumbelObjective = Literal["reconstruction", "likelihood"]
 

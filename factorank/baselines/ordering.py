@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from factorank.errors import ModelError
 from factorank.models.context import build_context, context_config
-from factorank.models.saved import read_config, read_weights, write_module
+from factorank.models.saving import read_config, read_weights, write_module
 from factorank.models.transformer import Transformer
 from factorank.permutations import check_integer, check_permutation
 

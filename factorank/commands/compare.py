@@ -9,7 +9,7 @@ from factorank.commands._options import RankingsFile
 from factorank.commands._text import counted, table
 
 if TYPE_CHECKING:
-    from factorank.experiments.comparison import Score
+    from factorank.votes.comparison import Score
 
 
 NOTE = (
@@ -41,8 +41,8 @@ class Compare(RankingsFile):
         from tqdm import tqdm
 
         from factorank.errors import FactorankError
-        from factorank.experiments.comparison import plan, score
-        from factorank.experiments.families import Setting
+        from factorank.votes.comparison import plan, score
+        from factorank.votes.families import Setting
 
         if self.components < 1:
             raise FactorankError(f"a mixture has at least 1 component, not {self.components}")

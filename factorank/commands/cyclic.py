@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from factorank.commands._compiling import mention_compiling
 from factorank.commands._jobs import check_jobs, finished
 from factorank.commands._processes import first_process, processes, say
 from factorank.commands._text import counted, table
@@ -79,7 +78,6 @@ class Cyclic:
         tasks = [(law, size, out / "laws", self.nfe, self.watch, options) for law in listed]
         scored: dict[int, list[dict[str, Any]]] = {}
         unfinished, rows = [], []
-        mention_compiling()
         try:
             if self.jobs == 1:
                 say(_announced(1, listed))

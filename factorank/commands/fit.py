@@ -45,9 +45,9 @@ class Fit(RankingsFile):
 
         from factorank.distributions.fitting.report import FitWarning
         from factorank.distributions.saving import check_place, write_law
-        from factorank.experiments import bootstrap, families
-        from factorank.experiments.summary import summary
         from factorank.files import folder_made_whole, write_json
+        from factorank.votes import bootstrap, families
+        from factorank.votes.summary import summary
 
         if self.bootstrap is not None and self.bootstrap < 0:
             raise FactorankError(f"--bootstrap is the number of refits, 0 or more, not {self.bootstrap}")

@@ -13,8 +13,8 @@ from factorank.commands._text import table
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
-    from factorank.data.jigsaw import Pictures
-    from factorank.experiments.jigsaw_settings import Setting
+    from factorank.jigsaw.puzzles import Pictures
+    from factorank.jigsaw.settings import Setting
 
 
 @dataclass(kw_only=True)
@@ -29,7 +29,7 @@ class _Data:
     """Score this many puzzles at most."""
 
     def read(self) -> "Pictures":
-        from factorank.data.jigsaw import cifar10, picture_folder
+        from factorank.jigsaw.puzzles import cifar10, picture_folder
 
         if self.most is not None and self.most < 1:
             raise FactorankError(f"--most is at least 1, not {self.most}")
@@ -161,10 +161,10 @@ class Eval(_Data):
         import torch
 
         from factorank.experiments import jigsaw
-        from factorank.experiments.jigsaw_pictures import load_any, shipped
-        from factorank.experiments.jigsaw_settings import setting_of
-        from factorank.experiments.jigsaw_solving import pieces_of
         from factorank.experiments.record import provenance, write_results
+        from factorank.jigsaw.pictures import load_any, shipped
+        from factorank.jigsaw.settings import setting_of
+        from factorank.jigsaw.solving import pieces_of
 
         if self.model is None and self.grid is None:
             raise FactorankError("give the folder of a run, or --grid for a shipped model")
@@ -207,9 +207,9 @@ class Solve:
 
     def run(self) -> int:
         from factorank.data.pictures import read_picture
-        from factorank.experiments.jigsaw_pictures import load, solve_picture
-        from factorank.experiments.jigsaw_settings import setting_of
         from factorank.figures import puzzle_figure
+        from factorank.jigsaw.pictures import load, solve_picture
+        from factorank.jigsaw.settings import setting_of
 
         grid = self.grid if self.grid is not None or self.weights is not None else 4
         if grid is not None and grid < 2:

@@ -69,7 +69,7 @@ class Score(RankingsFile, Saved):
         import torch
 
         from factorank.distributions.base import PermutationDistribution
-        from factorank.experiments.families import log_prob
+        from factorank.votes.families import log_prob
 
         law, items = self.open()
         rankings = self.renumbered(rankings, items)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from factorank.commands._compiling import mention_compiling
 from factorank.commands._options import RankingsTable
 from factorank.commands._processes import first_process, say
 from factorank.commands._text import counted
@@ -71,7 +70,6 @@ class Train(RankingsTable):
         )
         voters = f"{self.file.name}: {counted(rankings.voters, 'ranking')} of {counted(rankings.n, 'item')}"
         say(voters + (f", {len(held)} of them held out" if held is not None else ""))
-        mention_compiling()
         try:
             result = train(
                 model,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from factorank.commands._compiling import mention_compiling
 from factorank.commands._text import table
 from factorank.errors import FactorankError
 
@@ -129,7 +128,6 @@ class Unscramble:
             raise FactorankError(f"{self.out} holds a run with other words; choose another --out")
         self.out.mkdir(parents=True, exist_ok=True)
         write_whole(before, listed)
-        mention_compiling()
         model, result = unscramble.learn(
             words, size, self.out / "run", seed=self.seed, max_seconds=self.max_seconds, device="cpu"
         )

@@ -1,9 +1,9 @@
 """Classical laws over permutations, as torch distributions."""
 
-from factorank.distributions.amp import AMP
 from factorank.distributions.base import PermutationDistribution, permutation
-from factorank.distributions.conditioning import Conditioned
-from factorank.distributions.conditioning_amp import AMPConditioned
+from factorank.distributions.conditioning.amp import AMP
+from factorank.distributions.conditioning.approximate import AMPConditioned
+from factorank.distributions.conditioning.conditioned import Conditioned
 from factorank.distributions.fitting import FitError, FitReport, FitWarning, consensus
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.grim import GRIM

@@ -180,8 +180,8 @@ class PermutationDistribution(Distribution):
         Args:
             observed: the items, best first; nothing is said of where the others stand.
             max_states: the largest table of the dynamic programme that is still computed;
-                ``factorank.distributions.conditioning.MAX_STATES`` unless given. Beyond it the result is an
-                approximation whose ``exact`` is False.
+                ``factorank.distributions.conditioning.conditioned.MAX_STATES`` unless given. Beyond it the
+                result is an approximation whose ``exact`` is False.
 
         Observing no or one item returns the law itself.
 
@@ -190,7 +190,7 @@ class PermutationDistribution(Distribution):
         >>> law.enumerate_support().tolist(), law.log_prob(law.mode).exp()
         ([[1, 2, 0], [2, 0, 1], [2, 1, 0]], tensor(0.5521))
         """
-        from factorank.distributions.conditioning import condition
+        from factorank.distributions.conditioning.conditioned import condition
 
         return condition(self, observed, max_states=max_states)
 

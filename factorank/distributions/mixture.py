@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.conditioning import ImpossibleObservation, check_observed
+from factorank.distributions.conditioning.conditioned import ImpossibleObservation, check_observed
 from factorank.distributions.fitting.mixture import fit_mixture
 from factorank.distributions.fitting.partial_mallows import fit_mallows_mixture_partial
 from factorank.distributions.fitting.report import FitError

@@ -3,12 +3,12 @@
 A model reads the pieces and gives a law over permutations; its most likely permutation is the solution. There
 is one right answer to a puzzle, so that a single network evaluation is enough. What the default model does
 differently from earlier work: one token for each piece, which says what becomes of that piece (see the
-directions in :mod:`factorank.data.jigsaw`); a perceptron on all the pixels of a piece instead of convolutions
-with pooling; rounds in which pieces listen to those whose edges match theirs
-(:class:`factorank.models.piece_edges.EdgeAttention`); hints that tell the encoder the slots, and a draft of
-the code that it gives the network (:mod:`factorank.experiments.jigsaw_hints`); crops and flips; one right
-order for identical pieces; a high learning rate that falls to zero, with a moving average of the weights; and
-training with everything masked, which is how one evaluation is asked.
+directions in :mod:`factorank.jigsaw.puzzles`); a perceptron on all the pixels of a piece instead of
+convolutions with pooling; rounds in which pieces listen to those whose edges match theirs
+(:class:`factorank.jigsaw.edges.EdgeAttention`); hints that tell the encoder the slots, and a draft of the
+code that it gives the network (:mod:`factorank.jigsaw.hints`); crops and flips; one right order for identical
+pieces; a high learning rate that falls to zero, with a moving average of the weights; and training with
+everything masked, which is how one evaluation is asked.
 
 Choices are made on 5,000 training pictures that are held out; the 10,000 test pictures are for the results.
 
@@ -30,10 +30,12 @@ from torch import Tensor
 
 from factorank.baselines import RiffleDiffusion
 from factorank.baselines.ordering import OrderingModel
-from factorank.data.jigsaw import Pictures, Puzzles, cifar10
 from factorank.errors import FactorankError
 from factorank.experiments.jigsaw_rows import describe, trained
-from factorank.experiments.jigsaw_settings import (
+from factorank.experiments.record import write_results
+from factorank.files import write_json
+from factorank.jigsaw.puzzles import Pictures, Puzzles, cifar10
+from factorank.jigsaw.settings import (
     EARLIER,
     PRESETS,
     Setting,
@@ -43,9 +45,7 @@ from factorank.experiments.jigsaw_settings import (
     filled,
     setting,
 )
-from factorank.experiments.jigsaw_solving import assigns, evaluate, puzzles_per_second, solve, watcher
-from factorank.experiments.record import write_results
-from factorank.files import write_json
+from factorank.jigsaw.solving import assigns, evaluate, puzzles_per_second, solve, watcher
 from factorank.models import PermutationModel
 from factorank.training import TrainResult, train
 

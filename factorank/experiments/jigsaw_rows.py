@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from factorank.experiments.jigsaw_scores import time_to
-from factorank.experiments.jigsaw_settings import PRESETS, Setting, filled, setting
 from factorank.experiments.record import provenance
+from factorank.jigsaw.scores import time_to
+from factorank.jigsaw.settings import PRESETS, Setting, filled, setting
 from factorank.training import TrainResult
 
 OPTIONS = (

@@ -16,8 +16,8 @@ import torch
 from factorank.data import Rankings, read_rankings
 from factorank.distributions.fitting.checks import Unranked
 from factorank.errors import FactorankError
-from factorank.experiments.comparison import plan, score
-from factorank.experiments.families import MIXED, Setting, ready
+from factorank.votes.comparison import plan, score
+from factorank.votes.families import MIXED, Setting, ready
 
 FAMILIES = ("uniform", *MIXED)
 HELD_OUT = 0.2

@@ -12,8 +12,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from factorank.kernels import reference
-from factorank.kernels.table import NO_FAULT, OPERATIONS, Domain, operation
+from factorank.kernels.codes import reference
+from factorank.kernels.codes.table import NO_FAULT, OPERATIONS, Domain, operation
 
 __all__ = ["NO_FAULT", "OPERATIONS", "Domain", "longest_increasing", "operation", "transform"]
 
@@ -57,7 +57,7 @@ def _on_cpu(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
 def _on_cuda(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
     global _cuda_works
     if _cuda_works:
-        from factorank.kernels import gpu
+        from factorank.kernels.codes import cuda as gpu
 
         try:
             return gpu.transform(rows, name, check)
@@ -82,7 +82,7 @@ def _fake(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
 def _cpu() -> ModuleType | None:
     """The numba kernels, loaded at first use; None where numba is missing."""
     try:
-        from factorank.kernels import cpu
+        from factorank.kernels.codes import cpu
     except ImportError:
         return None
     return cpu

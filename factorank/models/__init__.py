@@ -3,14 +3,11 @@
 from factorank.models.context import ItemContext, TokenContext, register_context
 from factorank.models.law import PermutationLaw
 from factorank.models.model import PermutationModel
-from factorank.models.pieces import PieceConvolution, PieceEncoder
 
 __all__ = [
     "ItemContext",
     "PermutationLaw",
     "PermutationModel",
-    "PieceConvolution",
-    "PieceEncoder",
     "TokenContext",
     "register_context",
 ]

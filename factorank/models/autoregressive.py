@@ -6,20 +6,16 @@ import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
-from factorank.models import cpu_network
-from factorank.models.choosers import Chooser
+from factorank.models.conditions import Given, Step, evaluating
 from factorank.models.context import Known
-from factorank.models.given import Given, Step, evaluating
 from factorank.models.law import BEAM, PermutationLaw
 from factorank.models.model import PermutationModel
 from factorank.models.transformer import Cache
+from factorank.models.unmasking import Chooser
 
 
 def loss(model: PermutationModel, code: Tensor, present: Tensor | None, known: Known | None) -> Tensor:
     """The exact ``-log p`` of each code ``(*batch, n)``."""
-    weights = cpu_network.weights_for(model.network, code, known)
-    if weights is not None:
-        return cpu_network.causal_loss(model.network, weights, code, present)
     chosen = log_probs(model, code, model.network.memory(known, present))
     return -(chosen if present is None else torch.where(present, chosen, 0)).sum(-1)
 

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from factorank.errors import CodeError, ModelError
 from factorank.models.autoregressive import AutoregressiveLaw
+from factorank.models.conditions import Given, evaluating
 from factorank.models.context import Known, encode_context
-from factorank.models.given import Given, evaluating
 from factorank.models.law import PermutationLaw
 from factorank.models.masked import MaskedLaw
 from factorank.permutations import check_integer

@@ -13,10 +13,10 @@ from torch.types import _size
 from factorank.distributions.base import permutation
 from factorank.errors import ModelError, short_of_memory
 from factorank.models import orders
-from factorank.models.choosers import Chooser, Draw
-from factorank.models.given import Given, Step, evaluating
+from factorank.models.conditions import Given, Step, evaluating
 from factorank.models.model import PermutationModel
 from factorank.models.sampler import Sampler
+from factorank.models.unmasking import Chooser, Draw
 from factorank.permutations import checked_shape, inverse, is_permutation, permutation_at
 
 LARGEST_ENUMERATED = 7

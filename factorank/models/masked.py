@@ -6,13 +6,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from factorank.models import cpu_network
-from factorank.models.choosers import Chooser, Greedy, Replay
+from factorank.models.conditions import Given, Step, evaluating, last
 from factorank.models.context import Known
-from factorank.models.given import Given, Step, evaluating, last
 from factorank.models.law import PermutationLaw
 from factorank.models.model import PermutationModel
 from factorank.models.partitions import Block, block, confident, entropies, listing, within_entropy
+from factorank.models.unmasking import Chooser, Greedy, Replay
 
 
 def loss(
@@ -30,9 +29,6 @@ def loss(
     """
     n, device = model.n, code.device
     rows = code.shape[:-1].numel()
-    weights = cpu_network.weights_for(model.network, code, known)
-    if weights is not None:
-        return cpu_network.masked_loss(model.network, weights, model.masks, code, present, strata, scores)
     length = torch.full((), n, device=device) if present is None else present.sum(-1).reshape(-1)
     count = (strata.reshape(rows) * length).long().clamp(max=length - 1).clamp(min=0) + 1
     scores = scores.reshape(rows, n)

@@ -7,10 +7,7 @@ share its tokens.
 import torch
 from torch import Tensor, nn
 
-from factorank.models import cpu_ends
-from factorank.models.attention import own_cpu_kernels
 from factorank.models.context import Known
-from factorank.models.cpu_blocks import never_empty
 from factorank.models.transformer import Cache, Head, Transformer
 
 
@@ -41,12 +38,6 @@ class Network(nn.Module):
         """What stands for a masked position, or for the start of the sequence, among the values."""
         return self.n
 
-    def weights(self) -> list[Tensor]:
-        """The parameters of a network without an encoder of items: embeddings, blocks, head."""
-        head = self.head
-        last = (head.norm.weight, head.norm.bias, head.weight, head.bias)
-        return [self.values.weight, self.places, *self.transformer.weights(), *last]
-
     def hidden(
         self, code: Tensor, known: Known | None, present: Tensor | None, positions: Tensor | None = None
     ) -> Tensor:
@@ -67,7 +58,7 @@ class Network(nn.Module):
             if keys is not None or known.present is not None:
                 parts = [_mask_or_true(known.present, lead, before, x), _mask_or_true(keys, lead, self.n, x)]
                 keys = torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], -1)
-        mask = None if keys is None else _as_rows(never_empty(keys), lead, 1)[:, None, None, :]
+        mask = None if keys is None else _as_rows(_never_empty(keys), lead, 1)[:, None, None, :]
         if positions is None:
             return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
         where = _as_rows(positions, lead, 1) + before
@@ -75,8 +66,6 @@ class Network(nn.Module):
 
     def _embedded(self, code: Tensor) -> Tensor:
         """Codes ``(*rows, n)`` and their places as tokens ``(*rows, n, width)``."""
-        if own_cpu_kernels(self.places) and cpu_ends.fits(code, self.values.weight, self.places):
-            return cpu_ends.embed(code, self.values.weight, self.places)
         return self.values(code) + self.places
 
     def memory(self, known: Known | None, present: Tensor | None) -> Known | None:
@@ -85,7 +74,7 @@ class Network(nn.Module):
             return known
         lead = known.tokens.shape[:-2]
         x = (known.tokens + self.places).reshape(-1, self.n, self.width)
-        mask = None if present is None else _as_rows(never_empty(present), lead, 1)[:, None, None, :]
+        mask = None if present is None else _as_rows(_never_empty(present), lead, 1)[:, None, None, :]
         return Known(self.item_encoder(x, mask).view(*lead, self.n, self.width), known.present, True)
 
     def causal_hidden(self, code: Tensor, memory: Known | None) -> Tensor:
@@ -149,6 +138,11 @@ def _as_rows(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
     """Expand ``(*some, *own)`` to ``(*lead, *own)`` and flatten the leading dimensions."""
     trailing = tensor.shape[tensor.ndim - own :]
     return tensor.expand(*lead, *trailing).reshape(-1, *trailing)
+
+
+def _never_empty(keys: Tensor) -> Tensor:
+    """A list without items looks at its first padding token: attention over nothing is not a number."""
+    return keys | (torch.arange(keys.shape[-1], device=keys.device) == 0)
 
 
 def _mask_or_true(mask: Tensor | None, lead: torch.Size, size: int, like: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import nn
 
 from factorank.errors import ModelError
 from factorank.models.context import build_context
-from factorank.models.saved import read_config, read_weights, write_module
+from factorank.models.saving import read_config, read_weights, write_module
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel

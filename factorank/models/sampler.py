@@ -1,9 +1,9 @@
 """Draws of a law, and what it keeps from one to the next.
 
-On a GPU draws that come again are replayed: see :mod:`factorank.models.recorder`. What comes again is a law
-that is asked for as many samples, from the same generator and with the same weights. A law that is made for
-one context and asked once has no second time: what is recorded there is the draw of the model for contexts of
-that shape.
+On a GPU draws that come again are replayed: see :mod:`factorank.kernels.gpu.graphs`. What comes again is a
+law that is asked for as many samples, from the same generator and with the same weights. A law that is made
+for one context and asked once has no second time: what is recorded there is the draw of the model for
+contexts of that shape.
 """
 
 import dataclasses
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from factorank.models.choosers import Draw
-from factorank.models.given import Given, last
-from factorank.models.recorder import Recorder, place, recorder_of, weights_key, worth_recording
+from factorank.kernels.gpu.graphs import Recorder, place, recorder_of, weights_key, worth_recording
+from factorank.models.conditions import Given, last
+from factorank.models.unmasking import Draw
 
 if TYPE_CHECKING:
     from factorank.models.law import PermutationLaw

@@ -6,51 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from factorank.models import cpu_blocks, cpu_ends
-from factorank.models.attention import attend, attend_packed, over_keys, own_cpu_kernels, own_kernels
-
-
-class LayerCache:
-    """Keys and values of the tokens one block has seen: room for ``capacity``, filled from the front."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.length = 0
-        self.keys: Tensor | None = None
-        self.values: Tensor | None = None
-
-    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Store ``(rows, heads, tokens, head width)`` and return all that is stored so far."""
-        if self.keys is None or self.values is None:
-            shape = (*key.shape[:2], self.capacity, key.shape[3])
-            self.keys, self.values = key.new_empty(shape), value.new_empty(shape)
-        stop = self.length + key.shape[2]
-        self.keys[:, :, self.length : stop] = key
-        self.values[:, :, self.length : stop] = value
-        self.length = stop
-        return self.keys[:, :, :stop], self.values[:, :, :stop]
-
-    def select(self, rows: Tensor) -> None:
-        """Keep the rows of that index, in that order; rows may be repeated."""
-        if self.keys is not None and self.values is not None:
-            self.keys, self.values = self.keys[rows], self.values[rows]
-
-
-class WholeCache:
-    """A cache of all blocks at once, which also takes the next token of each row through them."""
-
-    length = 0
-
-    def advance(self, x: Tensor) -> Tensor:
-        """Tokens ``(rows, 1, width)`` to the same shape."""
-        raise NotImplementedError
-
-    def select(self, rows: Tensor) -> None:
-        """As of :class:`LayerCache`."""
-        raise NotImplementedError
-
-
-Cache = list[LayerCache | WholeCache]
+from factorank.kernels.attention import attend, attend_packed, over_keys, own_kernels
+from factorank.kernels.cache import Cache, LayerCache, WholeCache
 
 
 class Block(nn.Module):
@@ -113,19 +70,15 @@ class Transformer(nn.Module):
         """``positions (rows, some)`` are the tokens that are asked for, all if None."""
         if cache is not None and isinstance(cache[0], WholeCache):
             return cache[0].advance(x)
-        if cache is None and own_cpu_kernels(x) and over_keys(mask, x.shape[0]):
-            weights = self.weights()
-            if cpu_blocks.fits(x, weights):
-                return self._fused(cpu_blocks, weights, x, mask, causal, positions=positions)
         if cache is None and self._can_fuse(x, mask):
-            from factorank.models import fused
+            from factorank.kernels.gpu import blocks as fused
 
-            return cpu_blocks.take(self._fused(fused, self.weights(), x, mask, causal), positions)
+            return _take(self._fused(fused, self.weights(), x, mask, causal), positions)
         for i, block in enumerate(self.blocks):
             layer = None if cache is None else cache[i]
             assert not isinstance(layer, WholeCache)
             x = block(x, mask, causal, layer)
-        return cpu_blocks.take(x, positions)
+        return _take(x, positions)
 
     def weights(self) -> list[Tensor]:
         """The parameters in their order: ``parameters()`` without the search, for every step."""
@@ -136,7 +89,7 @@ class Transformer(nn.Module):
         narrow = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
         if not (narrow and own_kernels(x) and over_keys(mask, x.shape[0]) and x.dtype == torch.float32):
             return False
-        from factorank.models import fused
+        from factorank.kernels.gpu import blocks as fused
 
         if torch.compiler.is_compiling() and x.shape[0] * x.shape[1] > fused.MOST_TOKENS:
             return False  # the compiler's kernels are faster there
@@ -165,7 +118,7 @@ class Transformer(nn.Module):
     def cache(self, capacity: int, like: Tensor, *, single: bool) -> Cache:
         """An empty cache for tokens like these ``(rows, 1, width)``; ``single``: they come one at a time."""
         if single and not torch.is_grad_enabled() and self._can_fuse(like, None):
-            from factorank.models.fused_step import FusedCache
+            from factorank.kernels.gpu.block_step import FusedCache
 
             return [FusedCache(list(self.parameters()), self.heads, capacity)]
         return [LayerCache(capacity) for _ in self.blocks]
@@ -192,13 +145,6 @@ class Head(nn.Module):
 
     def log_probs(self, hidden: Tensor, code: Tensor) -> Tensor:
         """The log-probability of each value of codes ``(*rows, n)``, given tokens ``(*rows, n, width)``."""
-        norm = self.norm
-        weights = (norm.weight, norm.bias, self.weight, self.bias)
-        whole = hidden.shape[:-1] == code.shape and own_cpu_kernels(hidden)
-        if whole and cpu_ends.fits(code, hidden, *weights):
-            return cpu_ends.log_probs(
-                hidden, code, self.allowed, norm.weight, norm.bias, norm.eps, self.weight, self.bias
-            )
         return self(hidden).log_softmax(-1).gather(-1, code[..., None]).squeeze(-1)
 
     def forward(self, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -212,3 +158,8 @@ class Head(nn.Module):
             if positions is None:
                 return (logits + self.bias.float()).masked_fill(~self.allowed, -torch.inf)
             return (logits + self.bias.float()[positions]).masked_fill(~self.allowed[positions], -torch.inf)
+
+
+def _take(x: Tensor, positions: Tensor | None) -> Tensor:
+    """The tokens ``(rows, some, width)`` at positions ``(rows, some)``, all if None."""
+    return x if positions is None else x.gather(1, positions[..., None].expand(*positions.shape, x.shape[-1]))

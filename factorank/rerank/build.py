@@ -8,10 +8,10 @@ import torch
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 from factorank.models import PermutationModel
-from factorank.models.item_features import FeatureContext
+from factorank.rerank.encoder import FeatureContext
 from factorank.rerank.features import item_features
 from factorank.rerank.settings import Setting
-from factorank.rerank.tastes import LEVELS, set_taste
+from factorank.rerank.taste_fit import LEVELS, set_taste
 
 
 def fitted(setting: Setting, ratings: Ratings) -> Setting:

@@ -21,7 +21,7 @@ def item_features(ratings: Ratings, parts: tuple[str, ...], rank: int) -> tuple[
     "mean": the shrunk mean relevance, and the logarithm of the number of ratings. "factors": ``rank``
     principal components of what is left of the ratings without the means of items and users. "given": the
     columns that the ratings came with. "taste" is no number of an item; see
-    :mod:`factorank.rerank.tastes`.
+    :mod:`factorank.rerank.taste_fit`.
     """
     for part in parts:
         if part not in PARTS:

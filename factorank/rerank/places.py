@@ -17,8 +17,8 @@ from torch import Tensor
 
 from factorank.errors import ModelError
 from factorank.models import PermutationLaw, PermutationModel
-from factorank.models.choosers import StratifiedDraw
-from factorank.models.given import evaluating, last
+from factorank.models.conditions import evaluating, last
+from factorank.models.unmasking import StratifiedDraw
 from factorank.permutations import inverse
 from factorank.rerank.objective import reads_ratings, told_ranks
 
@@ -156,9 +156,9 @@ def draws(law: PermutationLaw, samples: int, generator: torch.Generator | None =
     """Orders ``(samples, rows, n)`` of a law with one batch dimension, those of a row stratified.
 
     Each follows the law, as what ``law.sample`` draws, but together they are spread evenly (see
-    :class:`~factorank.models.choosers.StratifiedDraw`), all samples of a row at once, in whatever chunks they
-    are drawn: a share of them has less noise. An autoregressive model is asked for no position past the end
-    of the longest list: lists of 10 then take a fifth of the time that lists of 50 do.
+    :class:`~factorank.models.unmasking.StratifiedDraw`), all samples of a row at once, in whatever chunks
+    they are drawn: a share of them has less noise. An autoregressive model is asked for no position past the
+    end of the longest list: lists of 10 then take a fifth of the time that lists of 50 do.
     """
     causal, present, device = law.model.causal, law.given.present, law.model.network.places.device
     length = int(present.sum(-1).max()) if causal and present is not None else law.n

@@ -16,14 +16,14 @@ from torch import Tensor
 from factorank.errors import TrainingError
 from factorank.training import checkpoints
 from factorank.training.checkpoints import Checkpoint
-from factorank.training.ema import copy_into, holding
 from factorank.training.held_out import Best, HeldOut
+from factorank.training.optimizers.average import copy_into, holding
+from factorank.training.processes import World
 from factorank.training.progress import BITS, Bar, Metrics
 from factorank.training.schedules import learning_rate
 from factorank.training.settings import Settings
 from factorank.training.sharded import part, part_of, whole
 from factorank.training.step import Step
-from factorank.training.world import World
 
 AGREE_EVERY = 8
 """How many steps several processes do between two agreements on whether to stop."""

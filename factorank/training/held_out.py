@@ -7,7 +7,7 @@ import torch
 
 from factorank.training.checks import Batch
 from factorank.training.data import stream_seed, take, to_device
-from factorank.training.world import World
+from factorank.training.processes import World
 
 
 class HeldOut:

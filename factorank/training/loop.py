@@ -12,16 +12,16 @@ from torch.utils.data import Dataset
 
 from factorank.errors import TrainingError, short_of_memory
 from factorank.training import data as sources
-from factorank.training import folder
+from factorank.training import run_folder as folder
 from factorank.training.checks import Batch, check_table, fingerprint
 from factorank.training.data import Shape, stream_seed
 from factorank.training.engine import Engine
 from factorank.training.held_out import HeldOut
 from factorank.training.prepare import probe, split
+from factorank.training.processes import World, checked_device, world
 from factorank.training.result import TrainResult
 from factorank.training.settings import Settings
 from factorank.training.step import Step
-from factorank.training.world import World, checked_device, world
 
 Data = Tensor | tuple[Tensor, Any] | Dataset[Any] | Callable[[int, torch.Generator], Any]
 

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from factorank.errors import TrainingError
-from factorank.models.recorder import recover
+from factorank.kernels.gpu.graphs import recover
 from factorank.training import sharded
 from factorank.training.data import Shape, Source
-from factorank.training.ema import Average
-from factorank.training.muon import Muon, hidden_matrices
-from factorank.training.update import Named, Rule, TorchUpdate, Update
-from factorank.training.world import World
+from factorank.training.optimizers.adamw import Named, Rule, TorchUpdate, Update
+from factorank.training.optimizers.average import Average
+from factorank.training.optimizers.muon import Muon, hidden_matrices
+from factorank.training.processes import World
 
 EAGER_STEPS = 3
 """Steps run eagerly before a graph is captured: they make the optimizer's state and cuBLAS's workspaces."""
@@ -201,11 +201,7 @@ def make_update(named: Named, device: torch.device, rule: Rule, *, capturing: bo
     plain = all(weight.dtype == torch.float32 and weight.is_contiguous() for _, weight in named)
     own = alone and plain
     if own and capturing and importlib.util.find_spec("triton") is not None:
-        from factorank.training.fused_update import FusedUpdate
+        from factorank.training.optimizers.fused import FusedUpdate
 
         return FusedUpdate(named, device, rule)
-    if own and device.type == "cpu" and importlib.util.find_spec("numba") is not None:
-        from factorank.training.cpu_update import CompiledUpdate
-
-        return CompiledUpdate(named, rule)
     return TorchUpdate(named, device, rule, capturable=capturing)

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import factorank as fr
-from factorank.baselines import GumbelSinkhorn, assignment, best_assignment, sinkhorn
+from factorank import assignment
+from factorank.baselines import GumbelSinkhorn, best_assignment, sinkhorn
 from factorank.errors import ModelError
 from tests.models.naive import all_orders
 

@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import factorank as fr
-from factorank.data import Rankings, cells, preflib, read_rankings, tables, write_rankings
+from factorank.data import Rankings, read_rankings, write_rankings
+from factorank.data.rankings import preflib, tables
+from factorank.data.rankings import rows as cells
 
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=8)
 NAMES = NAMES.filter(lambda name: name == name.strip() and "\ufeff" not in name)

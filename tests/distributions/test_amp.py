@@ -6,7 +6,7 @@ import torch
 from scipy.stats import chisquare
 
 from factorank.distributions import RIM, GeneralizedMallows, Mallows, PlackettLuce
-from factorank.distributions.amp import AMP, effective_sample_size, importance_log_weights
+from factorank.distributions.conditioning.amp import AMP, effective_sample_size, importance_log_weights
 from factorank.distributions.partial import PartialOrders
 from factorank.errors import DistributionError
 from factorank.permutations import index_of, permutation_at, random_permutations

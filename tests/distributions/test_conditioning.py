@@ -11,15 +11,15 @@ from torch.distributions import Categorical, MixtureSameFamily
 
 import factorank as fr
 from factorank.distributions import PermutationDistribution
-from factorank.distributions.conditioning import (
+from factorank.distributions.conditioning.approximate import AMPConditioned
+from factorank.distributions.conditioning.chain import ConditionedFactorized, states_needed
+from factorank.distributions.conditioning.conditioned import (
     Conditioned,
     ConditionedByEnumeration,
     ConditionedOnAll,
     ConditionedPlackettLuce,
     ConditionedUniform,
 )
-from factorank.distributions.conditioning_amp import AMPConditioned
-from factorank.distributions.conditioning_chain import ConditionedFactorized, states_needed
 
 laws = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 approximated = pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from scipy.stats import binomtest
 
 import factorank as fr
-from factorank.data.jigsaw import Pictures, Puzzles, cut, join, scrambled
 from factorank.experiments import jigsaw
 from factorank.experiments.jigsaw_rows import command_of
-from factorank.experiments.jigsaw_scores import Scores, pieces_alike, wilson
-from factorank.experiments.jigsaw_settings import build, filled, setting, setting_of
-from factorank.experiments.jigsaw_solving import evaluate, puzzles_per_second, solve
-from factorank.models import recorder
+from factorank.jigsaw.puzzles import Pictures, Puzzles, cut, join, scrambled
+from factorank.jigsaw.scores import Scores, pieces_alike, wilson
+from factorank.jigsaw.settings import build, filled, setting, setting_of
+from factorank.jigsaw.solving import evaluate, puzzles_per_second, solve
+from factorank.kernels.gpu import graphs as recorder
 
 TINY = {"grid": 2, "width": 16, "depth": 1, "heads": 2, "batch_size": 32, "warmup": 5, "steps": 20}
 

@@ -9,10 +9,11 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 import factorank as fr
-from factorank.data.jigsaw import cut, join
-from factorank.experiments import jigsaw, jigsaw_pictures
-from factorank.experiments.jigsaw_pictures import Solved, load, save, shipped, solve_picture
-from factorank.experiments.jigsaw_settings import build, setting, setting_of
+from factorank.experiments import jigsaw
+from factorank.jigsaw import pictures as jigsaw_pictures
+from factorank.jigsaw.pictures import Solved, load, save, shipped, solve_picture
+from factorank.jigsaw.puzzles import cut, join
+from factorank.jigsaw.settings import build, setting, setting_of
 
 TINY = {"grid": 2, "width": 16, "depth": 1, "heads": 2}
 

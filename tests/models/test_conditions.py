@@ -8,9 +8,9 @@ import torch
 import factorank as fr
 from factorank.errors import CodeError, ModelError
 from factorank.models.build import UNMASK
-from factorank.models.choosers import Draw
-from factorank.models.given import evaluating, last
-from factorank.models.item_features import FeatureContext
+from factorank.models.conditions import evaluating, last
+from factorank.models.unmasking import Draw
+from factorank.rerank.encoder import FeatureContext
 from tests.models.naive import (
     all_orders,
     assert_drawn_from,

@@ -10,8 +10,8 @@ from torch import nn
 import factorank as fr
 from factorank.errors import ModelError
 from factorank.models.build import UNMASK
-from factorank.models.choosers import Replay
 from factorank.models.context import Known
+from factorank.models.unmasking import Replay
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 

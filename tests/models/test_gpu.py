@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.models import recorder
+from factorank.kernels.gpu import graphs as recorder
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 pytestmark = pytest.mark.gpu

@@ -10,14 +10,14 @@ from torch import nn
 
 from factorank.baselines import GumbelSinkhorn
 from factorank.errors import TrainingError
-from factorank.experiments.jigsaw_settings import build, setting
+from factorank.jigsaw.settings import build, setting
 from factorank.models import PermutationModel
 from factorank.permutations import random_cyclic
 from factorank.training import checkpoints, train
-from factorank.training.ema import Average
-from factorank.training.muon import Muon, hidden_matrices, orthogonalised
+from factorank.training.optimizers.adamw import Rule, TorchUpdate
+from factorank.training.optimizers.average import Average
+from factorank.training.optimizers.muon import Muon, hidden_matrices, orthogonalised
 from factorank.training.step import make_update
-from factorank.training.update import Rule, TorchUpdate
 
 CPU = torch.device("cpu")
 ORDERS = random_cyclic(6, (200,), generator=torch.Generator().manual_seed(1))

@@ -12,8 +12,8 @@ from factorank.errors import FactorankError, TrainingError
 from factorank.permutations import random_permutations
 from factorank.training import train
 from factorank.training.data import Deal, Shape
+from factorank.training.processes import World, world
 from factorank.training.progress import cut_back
-from factorank.training.world import World, world
 
 ORDERS = random_permutations(5, (60,), generator=torch.Generator().manual_seed(1))
 QUICK = {"steps": 12, "batch_size": 20, "device": "cpu"}

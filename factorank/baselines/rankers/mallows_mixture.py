@@ -135,7 +135,7 @@ def consensus_scores(listed: Tensor, shares: Tensor, item_count: int) -> Tensor:
 def disagreements(listed: Tensor, consensus: Tensor) -> Tensor:
     """How many pairs of each list ``(lists, m)``, best first, each consensus ``(k, items)`` of scores puts
     the other way round: ``(lists, k)``."""
-    from factorank.baselines.rankers.kernels import count_disagreements
+    from factorank.kernels.disagreements import count_disagreements
 
     total = np.empty((len(listed), len(consensus)), dtype=np.int64)
     count_disagreements(listed.numpy(), consensus.numpy(), total)

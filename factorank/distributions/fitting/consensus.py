@@ -50,7 +50,7 @@ def pairwise_counts(
     rows: np.ndarray, weights: np.ndarray, place_weights: np.ndarray | None = None
 ) -> np.ndarray:
     """``(n, n)``: entry ``[a, b]`` is the weight of the rows that put a above b."""
-    from factorank.distributions.fitting import kernels
+    from factorank.kernels import fitting as kernels
 
     if place_weights is None:
         place_weights = np.ones(rows.shape[1])
@@ -75,7 +75,7 @@ def kemeny(counts: np.ndarray, start: np.ndarray | None = None) -> tuple[np.ndar
         if len(group) <= 2:
             parts.append(group)  # two items in one group would each beat the other: this is one item
         elif len(group) <= EXACT_UP_TO:
-            from factorank.distributions.fitting import kernels
+            from factorank.kernels import fitting as kernels
 
             parts.append(group[kernels.best_order(inner)])
         else:

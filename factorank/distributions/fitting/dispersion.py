@@ -21,7 +21,7 @@ def solve(observed: np.ndarray, sizes: np.ndarray, scales: np.ndarray | None = N
     >>> bool(abs((phi[0] + 2 * phi[0] ** 2) / (1 + phi[0] + phi[0] ** 2) - 0.5) < 1e-12)
     True
     """
-    from factorank.distributions.fitting import kernels
+    from factorank.kernels import fitting as kernels
 
     sizes = np.ascontiguousarray(sizes, dtype=float)
     scales = np.ones(sizes.shape[1]) if scales is None else np.ascontiguousarray(scales, dtype=float)

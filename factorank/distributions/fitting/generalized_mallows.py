@@ -117,7 +117,7 @@ def _climb(shares: np.ndarray, order: np.ndarray, max_moves: int) -> tuple[np.nd
 
 def _after_moves(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
     """``[i, k]``: about the log-likelihood, a vote, after moving place i's item to place k; -inf at i = k."""
-    from factorank.distributions.fitting import kernels
+    from factorank.kernels import fitting as kernels
 
     inside = np.ascontiguousarray(shares[np.ix_(order, order)])
     return kernels.insertion_values(inside, _table(1 << (len(order) - 1).bit_length()))

@@ -140,7 +140,7 @@ class _PlackettLuce(Family):
         return listed_log_prob(law.logits, rows, self.unranked)
 
     def distances(self, rows: np.ndarray) -> Callable[[int], np.ndarray]:
-        from factorank.distributions.fitting import kernels
+        from factorank.kernels import fitting as kernels
 
         ranks = self._ranks(rows)
         return lambda row: kernels.disagreements(ranks, row)
@@ -165,7 +165,7 @@ class _PlackettLuce(Family):
         return -self.penalty / 2 * float(sum(each.square().sum() for each in logits))
 
     def doubts(self, rows: np.ndarray, weights: np.ndarray, k: int) -> list[str]:
-        from factorank.distributions.fitting import kernels
+        from factorank.kernels import fitting as kernels
 
         # A thousandth of a vote that is against it does not make a maximum that means anything.
         edges = kernels.pairwise_counts_of_ranks(self._ranks(rows), weights) > 1e-3

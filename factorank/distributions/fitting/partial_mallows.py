@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.amp import insertion_table, new_seed, relations
+from factorank.distributions.conditioning.amp import insertion_table, new_seed, relations
 from factorank.distributions.fitting.checks import row_weights
 from factorank.distributions.fitting.consensus import kemeny
 from factorank.distributions.fitting.mallows import dispersion_of
@@ -151,8 +151,8 @@ class _Expected:
 
 
 def _expect(state: _State, related: np.ndarray, voters: np.ndarray, samples: int, seed: int) -> _Expected:
-    from factorank.distributions import amp_kernels
     from factorank.distributions.mallows import Mallows
+    from factorank.kernels import amp as amp_kernels
 
     k, n = len(state.orders), related.shape[-1]
     tables = [

@@ -219,7 +219,7 @@ def _climb(
     data: _Choices, logits: np.ndarray, penalty: float, max_iterations: int, tolerance: float
 ) -> tuple[np.ndarray, float, int, bool]:
     """Newton's method with conjugate gradients: logits, log-likelihood, iterations, whether it converged."""
-    from factorank.distributions.fitting import kernels
+    from factorank.kernels import fitting as kernels
 
     n = len(logits)
     table = (data.items, data.starts, data.stages, data.weights)

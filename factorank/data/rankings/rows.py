@@ -1,0 +1,111 @@
+"""Cells of CSV and parquet files, with the place that each row came from."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from factorank.data.rankings.checks import fail, read_text
+from factorank.errors import FactorankError
+
+_separator = re.compile(r"[;\t|]")
+
+
+@dataclass
+class Table:
+    """Cells with the place that each row came from; an empty cell is None."""
+
+    source: str
+    columns: list[str]
+    rows: list[tuple[str, Sequence[Any]]]
+    header: str
+    """Where the names of the columns stand, for messages."""
+
+
+def read_csv(path: Path) -> Table:
+    """The cells of a CSV file: commas, double quotes, one line of column names."""
+    text = read_text(path)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[tuple[str, Sequence[Any]]] = []
+    columns: list[str] | None = None
+    line = 0
+    try:
+        for cells in reader:
+            begin, line = line + 1, reader.line_num
+            where = f"{path}:{begin}"
+            if not cells:
+                continue
+            cells = [cell.strip() for cell in cells]
+            if columns is None:
+                columns, header = cells, where
+                # One column whose name is quoted is meant as one.
+                quoted = text.lstrip().startswith('"')
+                if len(cells) == 1 and not quoted and (found := _separator.search(cells[0])):
+                    fail(where, f"the columns are separated by {found[0]!r}; they should be by commas")
+            elif len(cells) != len(columns):
+                fail(where, f"the row has {len(cells)} cells, but there are {len(columns)} columns")
+            else:
+                rows.append((where, [cell or None for cell in cells]))
+    except csv.Error as error:
+        fail(f"{path}:{line + 1}", f"not a row of comma-separated values: {error}")
+    assert columns is not None
+    return Table(str(path), columns, rows, header)
+
+
+def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """The same as text."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    alone = len(columns) == 1 and _separator.search(columns[0])
+    (csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL) if alone else writer).writerow(columns)
+    # A row of one empty cell would be a blank line; csv quotes it.
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def read_parquet(path: Path) -> Table:
+    """The cells of a parquet file, rows counted from 1."""
+    data = path.read_bytes()
+    if not data:
+        fail(str(path), "the file is empty")
+    polars = _polars(path)
+    try:
+        frame = polars.read_parquet(io.BytesIO(data))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # damaged files make polars panic, which is no Exception
+        fail(str(path), f"not a parquet file that can be read: {[*str(error).splitlines(), ''][0]}")
+    rows: list[tuple[str, Sequence[Any]]] = []
+    for number, cells in enumerate(frame.iter_rows(), start=1):
+        where = f"{path}: row {number}"
+        for column, cell in zip(frame.columns, cells, strict=True):
+            if isinstance(cell, bool) or not isinstance(cell, str | int | float | None):
+                fail(
+                    where,
+                    f"column {column!r} holds a {type(cell).__name__}; names and whole numbers are read",
+                )
+            if isinstance(cell, float) and not math.isfinite(cell):
+                fail(where, f"column {column!r} holds {cell}; leave it null if the item is not ranked")
+        rows.append((where, [cell.strip() or None if isinstance(cell, str) else cell for cell in cells]))
+    return Table(str(path), list(frame.columns), rows, f"{path}: columns")
+
+
+def parquet_bytes(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: Path) -> bytes:
+    """The same as a parquet file."""
+    polars = _polars(path)
+    data = io.BytesIO()
+    series = [list(cells) for cells in zip(*rows, strict=True)]
+    polars.DataFrame(dict(zip(columns, series, strict=True))).write_parquet(data)
+    return data.getvalue()
+
+
+def _polars(path: Path) -> Any:
+    try:
+        import polars
+    except ImportError:
+        raise FactorankError(f"{path}: parquet needs polars: pip install 'factorank[data]'") from None
+    return polars

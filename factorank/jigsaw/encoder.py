@@ -1,0 +1,252 @@
+"""Context encoders for jigsaw pieces: one token a piece.
+
+Pixels come as bytes and are brought to about unit variance by ``(byte - 127.5) / 64``, which bfloat16 holds
+without rounding: pieces of a clear sky differ by single grey levels. What an edge looks like decides which
+piece goes beside it, so the encoder of the default model, :class:`PieceEncoder`, is a plain perceptron that
+sees every pixel at its place; :class:`PieceConvolution` is the convolutional one of earlier work, whose
+pooling throws most of the edge away.
+"""
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from factorank.codes import code as find_code
+from factorank.errors import ModelError
+from factorank.jigsaw.edges import EdgeAttention
+from factorank.models.context import register_context
+
+FEATURES = ("edges", "contrast", "means", "neighbours")
+SINKHORN = 5
+"""Rounds of Sinkhorn's algorithm before slots are read off the guesses."""
+WAVES = 6
+"""How many wavelengths a mean is shown at: 256, 128, … 8 grey levels."""
+
+
+class Pieces(nn.Module):
+    """What the encoders share: the shape of the puzzle, and the tokens' places where they need some.
+
+    Args:
+        grid: pieces in a row; n is its square.
+        piece: pixels in a row of a piece.
+        width: of the tokens.
+        channels: of a pixel.
+        aligned: one token serves piece i and position i of the code. Otherwise the pieces stand before the
+            code as tokens of their own, each with an embedding of its place.
+        direction: how the order that the model learns is to be read; see :mod:`factorank.jigsaw.puzzles`. It
+            changes nothing here; it is kept with the weights.
+        slots: the name of the model's code: guess the slot of each piece from its token, and add to the token
+            what the guess says, and its value in a draft, the code of the order that all the guesses make.
+            Training can then tell the right slots
+            (:class:`factorank.jigsaw.hints.HintedModel`): the encoder learns where pieces belong,
+            and the network has to mend the draft.
+    """
+
+    def __init__(
+        self,
+        grid: int,
+        piece: int,
+        width: int,
+        channels: int = 3,
+        *,
+        aligned: bool = True,
+        direction: Literal["slot-of-piece", "piece-of-slot"] = "slot-of-piece",
+        slots: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.grid, self.piece, self.width, self.channels = grid, piece, width, channels
+        self.aligned, self.direction = aligned, direction
+        self.places = None if aligned else nn.Parameter(0.5 * torch.randn(grid**2, width))
+        self.slots = None if slots is None else SlotGuess(grid**2, width, slots)
+
+    def forward(self, pieces: "Tensor | Encoded") -> Tensor:
+        """Bytes ``(*batch, n, piece, piece, channels)`` to tokens ``(*batch, n, width)``."""
+        return pieces.tokens if isinstance(pieces, Encoded) else self.read(pieces)[0]
+
+    def read(self, pieces: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The tokens, and the logits of the slot of each piece ``(*batch, n, n)`` if they are guessed."""
+        shape = (self.grid**2, self.piece, self.piece, self.channels)
+        if not isinstance(pieces, Tensor) or pieces.dtype != torch.uint8 or pieces.shape[-4:] != shape:
+            given = f"{pieces.dtype} {tuple(pieces.shape)}" if isinstance(pieces, Tensor) else type(pieces)
+            raise ModelError(
+                f"the pieces of a puzzle are bytes (*batch, {', '.join(map(str, shape))}), not {given}"
+            )
+        tokens, logits = self.tokens((pieces.float() - 127.5) / 64), None
+        if self.slots is not None:
+            logits = self.slots(tokens)
+            tokens = tokens + self.slots.said(logits, self.direction).to(tokens.dtype)
+        return (tokens if self.places is None else tokens + self.places), logits
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def config(self) -> dict[str, Any]:
+        names = ("grid", "piece", "width", "channels", "aligned", "direction")
+        return {name: getattr(self, name) for name in names} | {
+            "slots": None if self.slots is None else self.slots.code.name
+        }
+
+
+class Encoded(NamedTuple):
+    """Pieces that have been read already: an encoder passes their tokens on."""
+
+    tokens: Tensor
+
+
+class SlotGuess(nn.Module):
+    """Logits of the slot of each piece, in float32 also under autocast, and tokens that tell of the guess."""
+
+    def __init__(self, n: int, width: int, code: str) -> None:
+        super().__init__()
+        self.code = find_code(code)
+        self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, n)
+        self.meaning = nn.Parameter(0.5 * torch.randn(n, width))
+        self.values = nn.Parameter(0.5 * torch.randn(n, width))
+        nn.init.normal_(self.linear.weight, std=0.1 * width**-0.5)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens ``(*batch, n, width)`` to logits ``(*batch, n, n)``."""
+        with torch.autocast(tokens.device.type, enabled=False):
+            return F.linear(self.norm(tokens.float()), self.linear.weight, self.linear.bias)
+
+    def said(self, logits: Tensor, direction: str) -> Tensor:
+        """What is added to the tokens: the mean over the slots that are guessed, and that of the draft."""
+        return logits.softmax(-1) @ self.meaning + F.embedding(self.draft(logits, direction), self.values)
+
+    def draft(self, logits: Tensor, direction: str) -> Tensor:
+        """The code of the order that the best guesses make, ``(*batch, n)``.
+
+        A few rounds of Sinkhorn's algorithm move apart guesses of the same slot; those that are left stand
+        in the order of the pieces, so that there always is an order.
+        """
+        scores = logits.detach()
+        for _ in range(SINKHORN):
+            scores = scores.log_softmax(-1).log_softmax(-2)
+        pieces = scores.log_softmax(-1).argmax(-1).argsort(dim=-1, stable=True)
+        order = pieces.argsort(-1) if direction == "slot-of-piece" else pieces
+        return self.code.encode(order, check=False)
+
+
+class PieceEncoder(Pieces):
+    """A perceptron with one hidden layer of twice the width over the pixels of a piece.
+
+    ``features`` adds to what it sees: "edges", the four border strips through a linear map that the opposite
+    sides share, so that edges that match look alike; "contrast", the pixels again with the piece's mean taken
+    out and its deviation brought to one, which shows the structure of faint pieces; "means", the mean colours
+    of the piece and of its four edges as sines and cosines of falling wavelength, which tells colours apart
+    by single grey levels. "neighbours" lets each piece listen, ``rounds`` times, to those whose edges match
+    its own; see :class:`factorank.jigsaw.edges.EdgeAttention`.
+
+    >>> encoder = PieceEncoder(grid=3, piece=10, width=16, features=("edges", "means"))
+    >>> encoder(torch.zeros(2, 9, 10, 10, 3, dtype=torch.uint8)).shape
+    torch.Size([2, 9, 16])
+    """
+
+    def __init__(
+        self,
+        grid: int,
+        piece: int,
+        width: int,
+        channels: int = 3,
+        *,
+        features: tuple[str, ...] = (),
+        rounds: int = 1,
+        **options: Any,
+    ) -> None:
+        super().__init__(grid, piece, width, channels, **options)
+        self.features, self.rounds = tuple(features), rounds
+        for name in self.features:
+            if name not in FEATURES:
+                raise ModelError(f"the features of a piece are {', '.join(FEATURES)}, not {name!r}")
+        seen = piece * piece * channels
+        size = seen
+        if "edges" in self.features:
+            # Rows and columns have maps of their own, each for both of its sides.
+            self.edges = nn.Parameter(
+                torch.randn(2, piece * channels, width // 2) * (piece * channels) ** -0.5
+            )
+            size += 4 * (width // 2)
+        if "contrast" in self.features:
+            size += seen
+        if "means" in self.features:
+            size += 5 * channels * 2 * WAVES
+        self.edge_attention = None
+        if "neighbours" in self.features:
+            self.edge_attention = EdgeAttention(piece, channels, width, rounds=rounds)
+        self.up, self.down = nn.Linear(size, 2 * width), nn.Linear(2 * width, width)
+        for linear in (self.up, self.down):
+            nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
+            nn.init.zeros_(linear.bias)
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        seen = [pixels.flatten(-3)]
+        if "edges" in self.features:
+            rows, columns = self.edges
+            seen += [
+                pixels[..., 0, :, :].flatten(-2) @ rows,
+                pixels[..., -1, :, :].flatten(-2) @ rows,
+                pixels[..., :, 0, :].flatten(-2) @ columns,
+                pixels[..., :, -1, :].flatten(-2) @ columns,
+            ]
+        if "contrast" in self.features:
+            flat = seen[0]
+            middle = flat - flat.mean(-1, keepdim=True)
+            seen.append(middle * (middle.square().mean(-1, keepdim=True) + 64.0**-2).rsqrt())
+        if "means" in self.features:
+            seen.append(_waves(pixels))
+        tokens = self.down(F.gelu(self.up(torch.cat(seen, -1))))
+        return tokens if self.edge_attention is None else self.edge_attention(tokens, pixels)
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | {"features": list(self.features), "rounds": self.rounds}
+
+
+def _waves(pixels: Tensor) -> Tensor:
+    """The mean colours of the piece and of its top, bottom, left and right edge, ``(*batch, features)``."""
+    means = torch.stack(
+        [
+            pixels.mean((-3, -2)),
+            pixels[..., 0, :, :].mean(-2),
+            pixels[..., -1, :, :].mean(-2),
+            pixels[..., :, 0, :].mean(-2),
+            pixels[..., :, -1, :].mean(-2),
+        ],
+        -1,
+    )
+    turns = torch.exp2(torch.arange(WAVES, device=pixels.device)) * (math.pi / 2)  # 4 is 256 grey levels
+    angles = (means[..., None] * turns).flatten(-3)
+    return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+class PieceConvolution(Pieces):
+    """A convolution with pooling and two linear layers, as the code of Symmetric Diffusers embeds a piece.
+
+    A group norm stands for its batch norm, so that a puzzle does not depend on the others in its batch.
+    Zhang et al., "Symmetric Diffusers: Learning Discrete Diffusion on Finite Symmetric Groups", 2025.
+    """
+
+    def __init__(self, grid: int, piece: int, width: int, channels: int = 3, **options: Any) -> None:
+        super().__init__(grid, piece, width, channels, **options)
+        seen = 32 * ((piece + 1) // 2) ** 2  # the side is halved, rounded up
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, 32, 3, padding=1),
+            nn.GroupNorm(8, 32),
+            nn.ReLU(),
+            nn.MaxPool2d(2, ceil_mode=True),
+            nn.Flatten(),
+            nn.Linear(seen, (seen + width) // 2),
+            nn.ReLU(),
+            nn.Linear((seen + width) // 2, width),
+        )
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        rows = pixels.flatten(0, -4).movedim(-1, 1)
+        return self.layers(rows).view(*pixels.shape[:-3], self.width)
+
+
+register_context("pieces", PieceEncoder)
+register_context("piece-convolution", PieceConvolution)

@@ -1,0 +1,41 @@
+"""Training with hints: the encoder of the pieces is told the slot of each."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from factorank.jigsaw.encoder import Encoded, Pieces
+from factorank.models import PermutationModel
+
+
+class HintedModel(PermutationModel):
+    r"""A jigsaw model whose loss also asks the encoder for the slot s of each piece:
+
+    .. math:: -\log p(X) - h \sum_i \log q(s_i \mid \text{pieces}).
+
+    A code such as Lehmer's says how many of the later pieces lie before a piece: no token can know that
+    before it knows the slots, so that both have to be found at once. With hints the slots are learnt first.
+    The model is saved, loaded and asked as any other.
+    """
+
+    hints: float = 1.0
+    """The weight h."""
+
+    def loss(
+        self,
+        order: Tensor,
+        context: Any = None,
+        *,
+        generator: torch.Generator | None = None,
+        noise: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
+        assert isinstance(self.context, Pieces)
+        tokens, logits = self.context.read(context)
+        losses = super().loss(order, Encoded(tokens), generator=generator, noise=noise)
+        if logits is None or not self.training:
+            return losses
+        slot = order if self.context.direction == "slot-of-piece" else order.argsort(-1)
+        wrong = F.cross_entropy(logits.flatten(0, -2), slot.flatten().long(), reduction="none")
+        return losses + self.hints * wrong.view(order.shape).sum(-1)

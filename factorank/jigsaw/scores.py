@@ -1,0 +1,114 @@
+"""How well puzzles are solved: whole puzzles and single pieces, exact and with identical pieces as equals."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from factorank.errors import FactorankError
+from factorank.jigsaw.puzzles import Direction
+from factorank.permutations import inverse, is_permutation
+
+
+def pieces_alike(order: Tensor, found: Tensor, pieces: Tensor, direction: Direction) -> Tensor:
+    """Which slots of the solved picture look as they should, pixel by pixel: bool ``(*batch, n)``.
+
+    A piece that is put where another belongs counts as right if the two have the same pixels. ``order`` is
+    the truth and ``found`` the solution, both read in the given direction, ``(*batch, n)``; ``pieces``
+    ``(*batch, n, piece, piece, channels)`` are in scrambled order.
+
+    >>> import torch
+    >>> pieces = torch.tensor([7, 7, 9]).view(3, 1, 1, 1)  # two pieces of one colour
+    >>> pieces_alike(torch.tensor([0, 1, 2]), torch.tensor([1, 0, 2]), pieces, "slot-of-piece")
+    tensor([True, True, True])
+    """
+    pixels = pieces.flatten(-3)
+    if direction == "slot-of-piece":
+        # Entry i: piece i was put into slot found[i], where the piece of that slot belongs.
+        placed, belongs = pixels, _take(pixels, inverse(order, check=False).gather(-1, found))
+    else:
+        placed, belongs = _take(pixels, found), _take(pixels, order)
+    return (placed == belongs).all(-1)
+
+
+def _take(pixels: Tensor, at: Tensor) -> Tensor:
+    return pixels.gather(-2, at[..., None].expand(*at.shape, pixels.shape[-1]))
+
+
+@dataclass
+class Scores:
+    """Counts over puzzles, added up batch by batch; :meth:`summary` are the numbers of a row of results."""
+
+    puzzles: int = 0
+    solved: int = 0
+    solved_identical: int = 0
+    pieces: float = 0.0
+    pieces_squared: float = 0.0
+    pieces_identical: float = 0.0
+    pieces_identical_squared: float = 0.0
+
+    def add(self, order: Tensor, found: Tensor, pieces: Tensor, direction: Direction) -> None:
+        """Count some puzzles, ``(batch, n)`` each. A solution that is no permutation solves nothing."""
+        if found.shape != order.shape:
+            raise FactorankError(f"there are {tuple(order.shape)} truths but {tuple(found.shape)} solutions")
+        right = order == found
+        alike = pieces_alike(order, found, pieces, direction)
+        self.puzzles += len(order)
+        self.solved += int(right.all(-1).sum())
+        self.solved_identical += int((alike.all(-1) & is_permutation(found)).sum())
+        share = right.double().mean(-1)
+        self.pieces += float(share.sum())
+        self.pieces_squared += float(share.square().sum())
+        share = alike.double().mean(-1)
+        self.pieces_identical += float(share.sum())
+        self.pieces_identical_squared += float(share.square().sum())
+
+    def summary(self) -> dict[str, float | int]:
+        """Shares, with 95% intervals: Wilson's for puzzles, for pieces from the spread over the puzzles.
+
+        The pieces of one puzzle are right or wrong together, so they are not independent trials.
+        """
+        if not self.puzzles:
+            raise FactorankError("no puzzle was scored")
+        result: dict[str, float | int] = {"puzzles": self.puzzles}
+        for name in ("solved", "solved_identical"):
+            count = getattr(self, name)
+            low, high = wilson(count, self.puzzles)
+            result |= {name: count / self.puzzles, f"{name}_low": low, f"{name}_high": high}
+        for name in ("pieces", "pieces_identical"):
+            mean = getattr(self, name) / self.puzzles
+            variance = max(getattr(self, f"{name}_squared") / self.puzzles - mean**2, 0.0)
+            half = 1.96 * math.sqrt(variance / self.puzzles)
+            result |= {
+                name: mean,
+                f"{name}_low": max(mean - half, 0.0),
+                f"{name}_high": min(mean + half, 1.0),
+            }
+        return result
+
+
+def wilson(count: int, total: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95% interval of a share, by Wilson's score.
+
+    Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
+
+    >>> [round(bound, 4) for bound in wilson(98, 100)]
+    [0.93, 0.9945]
+    """
+    share = count / total
+    middle = share + z * z / (2 * total)
+    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 1 + z * z / total
+    return max((middle - half) / scale, 0.0), min((middle + half) / scale, 1.0)
+
+
+def time_to(
+    lines: Sequence[dict[str, float]], share: float, unit: str = "seconds", name: str = "solved"
+) -> float | None:
+    """After how many seconds, or steps, of training the watched share was first reached; None if never.
+
+    >>> time_to([{"seconds": 3.0, "solved": 0.5}, {"seconds": 7.0, "solved": 0.93}], 0.9)
+    7.0
+    """
+    return next((line[unit] for line in lines if line.get(name, -1.0) >= share), None)

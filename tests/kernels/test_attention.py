@@ -1,0 +1,75 @@
+"""On a GPU: attention over short lists equals torch's, forward and backward, for every kind of mask."""
+
+import pytest
+import torch
+
+from factorank.kernels import attention
+
+pytestmark = pytest.mark.gpu
+
+
+def both(qkv, mask, causal):
+    """The output and the gradient of each way, for a fixed random direction."""
+    results = []
+    for short in (True, False):
+        attention.FAST = short
+        leaf = qkv.detach().clone().requires_grad_()
+        out = attention.attend_packed(leaf, mask, causal=causal)
+        generator = torch.Generator(qkv.device).manual_seed(1)
+        direction = torch.randn(out.shape, device=qkv.device, generator=generator).to(out.dtype)
+        (out * direction).sum().backward()
+        results += [out.detach(), leaf.grad]
+    attention.FAST = True
+    return results
+
+
+@pytest.mark.parametrize("kind", ["all", "causal", "masked"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("tokens", "heads", "head"), [
+    (1, 2, 16), (2, 8, 16), (5, 8, 16), (6, 4, 32), (8, 1, 64), (10, 8, 16), (16, 8, 16), (25, 4, 32),
+    (36, 8, 16), (50, 8, 32), (64, 2, 16),
+])  # fmt: skip
+def test_equals_the_library(kind, dtype, tokens, heads, head):
+    generator = torch.Generator("cuda").manual_seed(tokens)
+    for rows in (1, 7, 130):
+        shape = (rows, tokens, 3, heads, head)
+        qkv = torch.randn(shape, device="cuda", generator=generator).to(dtype)
+        mask = None
+        if kind == "masked":
+            mask = torch.rand((rows, 1, 1, tokens), device="cuda", generator=generator) < 0.7
+            mask[..., 0] = True
+        got, gradient, wanted, wanted_gradient = both(qkv, mask, kind == "causal")
+        tolerance = {"atol": 2e-5, "rtol": 1e-4} if dtype == torch.float32 else {"atol": 0.05, "rtol": 0.05}
+        torch.testing.assert_close(got, wanted, **tolerance)
+        torch.testing.assert_close(gradient, wanted_gradient, **tolerance)
+
+
+def test_long_lists_and_wide_heads_go_to_the_library():
+    for shape in ((3, 65, 3, 2, 16), (3, 10, 3, 1, 128), (0, 10, 3, 2, 16)):
+        qkv = torch.randn(shape, device="cuda")
+        got, gradient, wanted, wanted_gradient = both(qkv, None, False)
+        torch.testing.assert_close(got, wanted)
+        torch.testing.assert_close(gradient, wanted_gradient)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
+def test_compiles_and_is_captured():
+    qkv = torch.randn(40, 10, 3, 8, 16, device="cuda")
+
+    def mean_square(qkv):
+        return attention.attend_packed(qkv * 2).square().mean()
+
+    compiled = torch.compile(mean_square, fullgraph=True)
+    leaf = qkv.clone().requires_grad_()
+    compiled(leaf).backward()
+    wanted = qkv.clone().requires_grad_()
+    mean_square(wanted).backward()
+    torch.testing.assert_close(leaf.grad, wanted.grad)
+    graph = torch.cuda.CUDAGraph()
+    static = qkv.clone()
+    attention.attend_packed(static)
+    with torch.cuda.graph(graph):
+        out = attention.attend_packed(static)
+    static.copy_(torch.randn_like(static))
+    graph.replay()
+    torch.testing.assert_close(out, attention.attend_packed(static))

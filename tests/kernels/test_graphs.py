@@ -1,0 +1,229 @@
+"""What is called, recorded and replayed, with a stand-in for CUDA graphs; test_gpu.py has real ones."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+import factorank as fr
+from factorank.kernels.gpu import graphs as recorder
+from factorank.kernels.gpu.graphs import (
+    KEPT,
+    Recorder,
+    TensorRecorder,
+    replayed,
+    weights_key,
+    worth_recording,
+)
+from factorank.models import sampler
+from tests.models.naive import small_model
+
+
+class Graph:
+    """Counts its replays."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def replay(self):
+        self.made.append("replay")
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """What happens, in order: calls of functions, recordings and replays."""
+    events = []
+
+    def record(function, generator):
+        events.append("record")
+        return Graph(events), function()
+
+    monkeypatch.setattr(recorder, "_record", record)
+    return events
+
+
+def counted(made, value=7):
+    def function():
+        made.append("call")
+        return value
+
+    return function
+
+
+def test_the_second_time_is_recorded_and_later_ones_replayed(made):
+    one = Recorder()
+    assert [one.run("a", counted(made), None) for _ in range(4)] == [7] * 4
+    assert made == ["call", "record", "call", "replay", "replay", "replay"]
+
+
+def test_the_first_time_can_be_another_function(made):
+    one = Recorder()
+    assert one.run("a", counted(made), None, lambda: 8) == 8
+    assert one.run("a", counted(made), None, lambda: 8) == 7
+    assert made == ["record", "call", "replay"]
+
+
+def test_what_was_used_last_is_kept_longest(made):
+    one = Recorder()
+    for key in range(KEPT):
+        one.run(key, counted(made), None)
+    one.run(0, counted(made), None)
+    one.run("new", counted(made), None)
+    assert [key in one for key in (0, 1, 2, "new")] == [True, False, True, True]
+
+
+def test_what_cannot_be_recorded_is_called(made, monkeypatch):
+    monkeypatch.setattr(recorder, "_record", lambda function, generator: "never")
+    one = Recorder()
+    assert [one.run("a", counted(made), None) for _ in range(3)] == [7] * 3
+    assert made == ["call"] * 3
+
+
+def test_a_function_that_fails_is_tried_anew(made):
+    one = Recorder()
+
+    def failing():
+        raise ValueError("no")
+
+    one.run("a", counted(made), None)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            one.run("a", failing, None)
+    assert one.run("a", counted(made), None) == 7
+
+
+def test_recordings_of_tensors_have_a_tensor_of_their_own_by_shape_thread_and_stream(made, monkeypatch):
+    places = iter([(0, 0)] * 3 + [(0, 1)] * 2 + [(1, 0)])
+    monkeypatch.setattr(recorder, "place", lambda: next(places))
+    one, seen = TensorRecorder(), []
+
+    def function(tensor):
+        seen.append(tensor.data_ptr())
+        return 2 * tensor
+
+    for given in (torch.zeros(3), torch.ones(3), torch.ones(4), torch.zeros(3), torch.ones(3), torch.ones(3)):
+        found = one.run("double", function, given, None, "weights")
+        assert torch.equal(found, 2 * given)
+    assert made == ["record", "replay", "record", "replay"]
+    assert len(set(seen)) == 4
+    assert seen[0] == seen[1]
+    assert seen[3] == seen[4]
+
+
+def test_where_things_are_recorded(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    gpu = torch.device("cuda")
+    assert worth_recording(gpu, 1000)
+    assert not worth_recording(gpu, recorder.MOST_TOKENS + 1)
+    assert not worth_recording(torch.device("cpu"), 1000)
+    with recorder.called():
+        with recorder.called():
+            pass
+        assert not worth_recording(gpu, 1000)
+    assert worth_recording(gpu, 1000)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert not worth_recording(gpu, 1000)
+
+
+def test_on_the_cpu_functions_are_called():
+    model = nn.Linear(3, 3)
+    given = torch.randn(5, 3)
+    for _ in range(3):
+        assert torch.equal(replayed(model, "forward", model, given, 5), model(given))
+
+
+def test_the_key_of_the_weights_tells_of_every_change():
+    model = nn.Linear(2, 2)
+    keys = [weights_key(model, "cpu")]
+    assert weights_key(model, "cpu") == keys[0]
+    with torch.no_grad():
+        model.bias.add_(1)
+    keys.append(weights_key(model, "cpu"))
+    old, model.weight = model.weight, nn.Parameter(torch.zeros(2, 2))
+    keys.append(weights_key(model, "cpu"))
+    with torch.autocast("cpu", torch.bfloat16):
+        keys.append(weights_key(model, "cpu"))
+    assert len(set(keys)) == 4
+    del old
+
+
+# The whole way, with stand-ins that run again what they have recorded, into the memory of the first result.
+
+
+class Again:
+    def __init__(self, function):
+        self.function, self.result = function, function()
+
+    def replay(self):
+        for old, new in zip(tree_leaves(self.result), tree_leaves(self.function()), strict=True):
+            old.copy_(new)
+
+
+@pytest.fixture
+def recordings(monkeypatch):
+    """Everything is recorded on the CPU; the list of what has been."""
+    found = []
+
+    def record(function, generator):
+        states = [] if generator is None else [generator.get_state()]
+        found.append(Again(function))
+        for state in states:  # recording runs nothing
+            generator.set_state(state)
+        return found[-1], found[-1].result
+
+    monkeypatch.setattr(recorder, "_record", record)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    for module in (recorder, sampler):
+        monkeypatch.setattr(module, "place", lambda: (0, 0))
+        monkeypatch.setattr(module, "worth_recording", lambda device, tokens: tokens <= recorder.MOST_TOKENS)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options", [{"nfe": 1}, {"nfe": 3}, {"nfe": 2, "unmask": "confident"}, {"objective": "autoregressive"}]
+)
+def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, recordings, monkeypatch):
+    objective = options.get("objective", "masked")
+    how = {name: value for name, value in options.items() if name != "objective"}
+    model = small_model(5, "lehmer", objective, context=fr.ItemContext(9, 16))
+    contexts = [torch.randint(9, (6, 5)) for _ in range(5)]
+    generator = torch.Generator()
+
+    def drawn():
+        laws = [model.distribution(items, **how) for items in contexts]
+        return [
+            law.sample((20,), generator=generator.manual_seed(i)) for i, law in enumerate(laws) for _ in "abc"
+        ]
+
+    before = model.network.head.bias.detach().clone()
+    recorded = drawn()
+    assert len(recordings) == 1 + len(contexts)  # one for all contexts, and each law's own
+    with torch.no_grad():
+        model.network.head.bias[:, 0] += 1
+    changed = drawn()
+    assert not all(torch.equal(one, other) for one, other in zip(recorded, changed, strict=True))
+    monkeypatch.setattr(sampler, "worth_recording", lambda device, tokens: False)
+    assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
+    with torch.no_grad():
+        model.network.head.bias.copy_(before)
+    assert all(torch.equal(one, other) for one, other in zip(recorded, drawn(), strict=True))
+
+
+def test_replays_of_several_functions_and_shapes_do_not_mix(recordings):
+    model = nn.Linear(3, 3)
+    plain, double = model, lambda tensor: (2 * model(tensor), tensor + 1)
+    for _ in range(4):
+        for rows in (2, 5):
+            given = torch.randn(rows, 3)
+            found = [
+                replayed(model, "plain", plain, given, rows),
+                *replayed(model, "two", double, given, rows),
+            ]
+            expected = [model(given), 2 * model(given), given + 1]
+            assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert len(recordings) == 4
+    for _ in range(3):
+        assert replayed(model, "plain", plain, torch.empty(0, 3), 0).shape == (0, 3)
+    assert len(recordings) == 4
