@@ -13,6 +13,7 @@ from factorank.errors import ModelError
 from factorank.models import orders
 from factorank.models.context import context_config, encode_context
 from factorank.models.network import Network
+from factorank.permutations import cannot_check
 
 if TYPE_CHECKING:
     from factorank.distributions import RIM, Mallows
@@ -172,6 +173,36 @@ class PermutationModel(nn.Module):
     ) -> Tensor:
         """The same as :meth:`loss`: wrappers that hook into ``forward``, such as DDP, train through it."""
         return self.loss(order, context, generator=generator, noise=noise)
+
+    def logits(self, code: Tensor, context: Any = None, *, check: bool = True) -> Tensor:
+        """What the network predicts: logits ``(*batch, n, n)`` of the values of each position of a code.
+
+        ``code (*batch, n)`` holds -1 at masked positions; its batch broadcasts with that of the context.
+        Values outside the domain of a position are minus infinity. A masked model predicts every position
+        from all that are not masked. An autoregressive one predicts each from those before it, so masked
+        positions must be the last ones, and what follows the first of them is NaN. Dropout is on while the
+        model is in training mode. ``check=False`` skips the test of the codes, which on a GPU costs one
+        synchronisation; inside ``torch.compile`` and CUDA graph capture it is always off.
+
+        >>> model = PermutationModel(3, "lehmer", width=8, depth=1, heads=2).eval()
+        >>> model.logits(torch.tensor([-1, 1, -1])).shape
+        torch.Size([3, 3])
+        """
+        orders.check_code_length(code, self.n)
+        code = code.to(device=self.network.places.device, dtype=torch.int64)
+        if check and not cannot_check(code):
+            orders.check_masked_code(self, code)
+        known = encode_context(self.context, context, self.n, self.width)
+        if known is not None:
+            code = code.expand(*torch.broadcast_shapes(code.shape[:-1], known.tokens.shape[:-2]), self.n)
+        present = None if known is None or not known.aligned else known.present
+        masked = code == -1
+        code = torch.where(masked, self.network.mask_value, code)
+        if not self.causal:
+            return self.network.head(self.network.hidden(code, known, present))
+        logits = self.network.head(self.network.causal_hidden(code, self.network.memory(known, present)))
+        unseen = torch.nn.functional.pad(masked[..., :-1], (1, 0))
+        return logits.masked_fill(unseen[..., None], torch.nan)
 
     def distribution(
         self,

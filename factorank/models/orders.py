@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from factorank.errors import ModelError, PermutationError
+from factorank.errors import CodeError, ModelError, PermutationError
 from factorank.models.context import Known
 from factorank.permutations import as_rows, check_integer, check_permutation, row_name
 
@@ -117,3 +117,27 @@ def checked_reference(reference: Tensor, n: int) -> Tensor:
         raise ModelError(f"the reference is an order of shape ({n},), not {tuple(reference.shape)}")
     check_permutation(reference, "the reference is one of the")
     return reference.to(torch.int64).clone()
+
+
+def check_code_length(code: Tensor, n: int) -> None:
+    check_integer(code, "the model takes codes", CodeError)
+    if code.shape[-1] != n:
+        raise ModelError(f"the model has {n} positions, but the codes have shape {tuple(code.shape)}")
+
+
+def check_masked_code(model: "PermutationModel", code: Tensor) -> None:
+    """Refuse values outside the domains of codes ``(*batch, n)``, in which -1 stands for a masked position."""
+    rows, sizes = as_rows(code), model.code.sizes(model.n).to(code.device)
+    outside = (rows < -1) | (rows >= sizes)
+    if bool(outside.any()):
+        row, position = (int(i) for i in outside.nonzero()[0])
+        raise CodeError(
+            f"{model.code.title} code of length {model.n} allows 0..{int(sizes[position]) - 1} at position"
+            f" {position}, or -1 where it is masked, but {row_name(code, row)} holds {int(rows[row, position])}"
+        )
+    masked = rows == -1
+    if model.causal and bool((masked[:, :-1] & ~masked[:, 1:]).any()):
+        raise ModelError(
+            "an autoregressive model predicts each position from those before it, so the masked ones (-1)"
+            " must be the last ones"
+        )
