@@ -17,9 +17,9 @@ from benchmarks.timing import show
 from factorank.data.ratings import Ratings
 from factorank.experiments.record import provenance, write_results
 from factorank.rerank import Ranker, preset
-from factorank.rerank.build import build
 from factorank.rerank.catalogue import Catalogue
-from factorank.rerank.places import Lists, law_given, law_places, reference_of
+from factorank.rerank.new_model import build
+from factorank.rerank.place_probabilities import Lists, law_given, law_places, reference_of
 
 ITEMS = 1000
 

@@ -97,7 +97,7 @@ def test_fit_predict_and_eval(table, run, tmp_path):
 )
 def test_a_bad_file_of_a_user_is_named(content, message, tmp_path):
     from factorank.errors import RatingsError
-    from factorank.rerank.users import read_user
+    from factorank.rerank.user_file import read_user
 
     (tmp_path / "me.csv").write_text(content)
     with pytest.raises(RatingsError, match=message):

@@ -149,7 +149,7 @@ class Predict:
         import torch
 
         from factorank.rerank import Ranker
-        from factorank.rerank.users import read_user
+        from factorank.rerank.user_file import read_user
 
         if self.out is not None and self.out.suffix not in (".csv", ".json"):
             raise FactorankError(f"--out is a file .csv or .json, not {self.out}")
@@ -205,9 +205,9 @@ class Eval:
         from factorank.data.ratings import Ratings
         from factorank.experiments import rerank
         from factorank.experiments.record import provenance, write_results
-        from factorank.experiments.rerank_scores import Asked
         from factorank.figures.rerank import calibration_figure, rerank_figure
         from factorank.rerank import Ranker
+        from factorank.rerank.evaluation import Asked
 
         if unknown := [name for name in self.baselines if name not in RANKERS]:
             raise FactorankError(f"there is no baseline {unknown[0]!r}; there are {', '.join(RANKERS)}")

@@ -17,14 +17,14 @@ from torch import Tensor
 
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
-from factorank.experiments import rerank_scores
 from factorank.experiments.record import provenance, write_results
 from factorank.experiments.rerank_files import fingerprint, gather, measured_already, write_rows
-from factorank.experiments.rerank_scores import KS, Asked, default_rs, make_lists
 from factorank.rerank import Ranker, Setting, preset
-from factorank.rerank.batches import mean_gains
+from factorank.rerank import evaluation as rerank_scores
 from factorank.rerank.catalogue import Catalogue
+from factorank.rerank.evaluation import KS, Asked, default_rs, make_lists
 from factorank.rerank.settings import PRESETS
+from factorank.rerank.training_lists import mean_gains
 
 __all__ = ["Evaluation", "evaluate", "evaluate_baselines", "learn", "parts", "preset", "run"]
 

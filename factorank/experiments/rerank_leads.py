@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from factorank.experiments.rerank_scores import standard_error
+from factorank.rerank.evaluation import standard_error
 
 USERS = "users.safetensors"
 """The file of a run with the NDCG of the unobserved items of each user, by ``seed/n/r/k``."""

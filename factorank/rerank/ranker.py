@@ -14,14 +14,15 @@ from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError, ModelError
 from factorank.files import write_json
 from factorank.models import PermutationModel
-from factorank.rerank import asked, choose
-from factorank.rerank.batches import RatingLists, held_out_lists, mean_gains
-from factorank.rerank.build import build, fitted, sorts, takes_shorter, training_options
+from factorank.rerank import expected_gain as choose
+from factorank.rerank import request as asked
 from factorank.rerank.catalogue import Catalogue
+from factorank.rerank.new_model import build, fitted, sorts, takes_shorter, training_options
 from factorank.rerank.objective import SortedPrefix, reads_ratings
-from factorank.rerank.places import Lists, one_order, place_probabilities
-from factorank.rerank.result import Reranking
+from factorank.rerank.place_probabilities import Lists, one_order, place_probabilities
+from factorank.rerank.reranking import Reranking
 from factorank.rerank.settings import Setting
+from factorank.rerank.training_lists import RatingLists, held_out_lists, mean_gains
 from factorank.training import TrainResult, train
 
 FILE = "ranker.json"
@@ -159,8 +160,8 @@ class Ranker:
                 with ``told="ratings"`` reads the ratings of a mapping, which are then in the range of those
                 trained on; others read their order, of which one item says the same as none.
             k: for the probability of being among the first k.
-            by: what the answer is sorted by: "gain", the expected gain (see
-                :func:`factorank.rerank.choose.expected_gain`), "place", the mean place, or it is the "mode"
+            by: what sorts the answer: "gain", the expected gain (see
+                :mod:`factorank.rerank.expected_gain`), "place", the mean place, or it is the "mode"
                 of the law, or a "sample" of it.
             nfe: network evaluations for a draw; 1 unless given, n for autoregressive models.
             references: random references to average over; more is better and slower.

@@ -5,9 +5,9 @@ from torch import Tensor
 
 from factorank.data.ratings import Ratings
 from factorank.data.sparse import sparse_matrix
-from factorank.rerank.batches import stretched
-from factorank.rerank.features import factors, residuals
+from factorank.rerank.item_features import factors, residuals
 from factorank.rerank.taste import Taste, inverse
+from factorank.rerank.training_lists import stretched
 
 LEVELS = 32
 """Numbers that say what the ratings of a list are, best first."""

@@ -10,10 +10,10 @@ import torch
 import factorank as fr
 from factorank.baselines.rankers import (
     LambdaMART,
-    Lists,
     MallowsMixture,
     MeanRating,
     RankerError,
+    RatedLists,
     ScoreAndSort,
     lambdamart,
     mallows_mixture,
@@ -52,7 +52,7 @@ def mixture() -> MallowsMixture:
 
 @pytest.mark.parametrize("name", ["network", "trees", "mixture"])
 def test_tastes_are_learned_from_the_observed_items(name, mean, request):
-    lists = Lists.of(TEST, 8, 5)
+    lists = RatedLists.of(TEST, 8, 5)
     made = request.getfixturevalue(name)
     assert lists.ndcg(made, 4, 3).mean() > 0.94 > 0.85 > lists.ndcg(mean, 4, 3).mean()
     unknown = lists.ndcg(mean, 0, 3).mean().item()  # nothing observed: no ranker can do better

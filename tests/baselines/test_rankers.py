@@ -10,19 +10,19 @@ from scipy.stats import chisquare
 from factorank.baselines.rankers import (
     EASE,
     RANKERS,
-    Lists,
+    BaselineRanker,
     MatrixFactorisation,
     MeanRating,
     Popularity,
-    Ranker,
     RankerError,
+    RatedLists,
     UniformRIM,
     ease,
     factorisation,
     ranker,
     whole_order,
 )
-from factorank.baselines.rankers.simple import mean_relevance
+from factorank.baselines.rankers.unpersonalised import mean_relevance
 from factorank.data.ratings import Ratings
 from factorank.metrics import ndcg
 from tests.baselines.tastes import tastes
@@ -37,7 +37,7 @@ QUICK = {
 SMALL_ROWS = Ratings.from_rows([1, 1, 2, 2, 3], ["a", "b", "a", "c", "a"], [5.0, 2.0, 4.0, 1.0, 3.0])
 
 
-def fitted(kind: type[Ranker], **settings) -> Ranker:
+def fitted(kind: type[BaselineRanker], **settings) -> BaselineRanker:
     """A ranker with these settings and no others tried."""
     made = kind()
     made.learned = {name: (settings[name],) for name in kind.learned}
@@ -181,7 +181,7 @@ def test_a_user_is_folded_in_by_the_posterior_mean():
 @pytest.mark.parametrize("kind", [EASE, MatrixFactorisation])
 def test_what_reads_ratings_learns_tastes_that_the_mean_cannot_have(kind):
     made, mean = kind().fit(TRAIN, VALIDATION, **SMALL), MeanRating().fit(TRAIN, VALIDATION, **SMALL)
-    lists = Lists.of(tastes(seed=2), 8, 5)
+    lists = RatedLists.of(tastes(seed=2), 8, 5)
     assert lists.ndcg(made, 4, 3).mean() > 0.95 > 0.85 > lists.ndcg(mean, 4, 3).mean()
 
 
@@ -189,7 +189,7 @@ def test_what_reads_ratings_learns_tastes_that_the_mean_cannot_have(kind):
 def test_lists_are_scored_one_by_one_as_together(name):
     made = ranker(name, **QUICK.get(name, {})).fit(TRAIN, VALIDATION, **SMALL)
     assert made.name == name
-    lists = Lists.of(VALIDATION, 8, 1)
+    lists = RatedLists.of(VALIDATION, 8, 1)
     together = made.scores(lists.items, 3, lists.relevance, generator=torch.Generator().manual_seed(0))
     assert together.shape == lists.items.shape
     assert together.isfinite().all()
@@ -207,7 +207,7 @@ def test_lists_are_scored_one_by_one_as_together(name):
 
 def test_judging_is_ndcg_of_the_unobserved_items():
     made = fitted(MeanRating, prior=1.0, target="relevance")
-    lists = Lists.of(VALIDATION, 8, 2, seed=3)
+    lists = RatedLists.of(VALIDATION, 8, 2, seed=3)
     scores = made.scores(lists.items)
     expected = [
         float(ndcg(scores[i, 2:].argsort(descending=True), lists.relevance[i, 2:], 3))

@@ -10,9 +10,11 @@ from scipy.stats import sem
 
 import factorank as fr
 from factorank.errors import FactorankError
-from factorank.experiments import rerank, rerank_scores
+from factorank.experiments import rerank
 from factorank.experiments.rerank_leads import compared
-from factorank.experiments.rerank_scores import (
+from factorank.figures import draw
+from factorank.rerank import evaluation as rerank_scores
+from factorank.rerank.evaluation import (
     Asked,
     bits,
     calibration,
@@ -24,7 +26,6 @@ from factorank.experiments.rerank_scores import (
     score_ranker,
     score_row,
 )
-from factorank.figures import draw
 from tests.rerank.made import SMALL, ranker, ratings
 
 SETTING = fr.rerank.preset("small", **SMALL)
@@ -139,7 +140,7 @@ def test_bits_of_an_untrained_law_and_of_observed_items(masked, data):
 
 def test_calibration_of_a_law_that_is_true(masked, data):
     """Lists whose true order is drawn from the law itself: what is stated must hold."""
-    from factorank.rerank.places import law_given, reference_of
+    from factorank.rerank.place_probabilities import law_given, reference_of
     from factorank.training.data import stream_seed
 
     lists = make_lists(data, 6, lists=6000)

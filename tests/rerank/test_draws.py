@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from factorank.models import law as laws
-from factorank.rerank.places import Lists, draws, law_given, law_places, reference_of
+from factorank.rerank.place_probabilities import Lists, draws, law_given, law_places, reference_of
 from tests.models.naive import (
     all_orders,
     assert_drawn_from,

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from factorank.rerank.batches import preferred
 from factorank.rerank.objective import SortedPrefix, sorted_reference
-from factorank.rerank.places import Lists, law_given, reference_of
+from factorank.rerank.place_probabilities import Lists, law_given, reference_of
+from factorank.rerank.training_lists import preferred
 from tests.rerank.made import ranker, ratings
 
 

@@ -8,8 +8,14 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.rerank.choose import expected_gain, gain_table, interval, mean_place, respecting
-from factorank.rerank.places import Lists, law_given, law_places, place_probabilities, reference_of
+from factorank.rerank.expected_gain import expected_gain, gain_table, interval, mean_place, respecting
+from factorank.rerank.place_probabilities import (
+    Lists,
+    law_given,
+    law_places,
+    place_probabilities,
+    reference_of,
+)
 from tests.rerank.made import SMALL, ranker, ratings
 
 
@@ -251,7 +257,7 @@ def test_gains_and_intervals():
 
 def test_the_recursion_in_place_is_that_of_repeated_insertion():
     from factorank.distributions.factorized import insertion_places
-    from factorank.rerank.places import product_places
+    from factorank.rerank.place_probabilities import product_places
 
     torch.manual_seed(0)
     probs = torch.randn(7, 9, 9).masked_fill(torch.ones(9, 9).triu(1) > 0, -torch.inf).softmax(-1)

@@ -6,11 +6,11 @@ import torch
 import factorank as fr
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
-from factorank.experiments.rerank_scores import make_lists
 from factorank.rerank import ranker as ranker_module
-from factorank.rerank.batches import preferred
+from factorank.rerank.evaluation import make_lists
 from factorank.rerank.objective import WITHHELD, SortedPrefix
-from factorank.rerank.places import Lists, law_given, reference_of
+from factorank.rerank.place_probabilities import Lists, law_given, reference_of
+from factorank.rerank.training_lists import preferred
 from tests.rerank.made import SMALL, ranker, ratings
 
 

@@ -2,23 +2,23 @@
 
 from typing import Any
 
+from factorank.baselines.rankers.baseline import BaselineRanker, RankerError, RatedLists, whole_order
 from factorank.baselines.rankers.ease import EASE
 from factorank.baselines.rankers.factorisation import MatrixFactorisation
 from factorank.baselines.rankers.lambdamart import LambdaMART
 from factorank.baselines.rankers.mallows_mixture import MallowsMixture
-from factorank.baselines.rankers.ranker import Lists, Ranker, RankerError, whole_order
 from factorank.baselines.rankers.score_and_sort import ScoreAndSort
-from factorank.baselines.rankers.simple import MeanRating, Popularity, UniformRIM
+from factorank.baselines.rankers.unpersonalised import MeanRating, Popularity, UniformRIM
 
 _ALL = (
     *(Popularity, UniformRIM, MeanRating, MatrixFactorisation, EASE),
     *(LambdaMART, ScoreAndSort, MallowsMixture),
 )
-RANKERS: dict[str, type[Ranker]] = {each.name: each for each in _ALL}
+RANKERS: dict[str, type[BaselineRanker]] = {each.name: each for each in _ALL}
 """All of them by the names they have in results."""
 
 
-def ranker(name: str, **options: Any) -> Ranker:
+def ranker(name: str, **options: Any) -> BaselineRanker:
     """A ranker by its name in results, to be fitted; options are those of its class.
 
     >>> ranker("ease").reads
@@ -32,14 +32,14 @@ def ranker(name: str, **options: Any) -> Ranker:
 __all__ = [
     "EASE",
     "RANKERS",
+    "BaselineRanker",
     "LambdaMART",
-    "Lists",
     "MallowsMixture",
     "MatrixFactorisation",
     "MeanRating",
     "Popularity",
-    "Ranker",
     "RankerError",
+    "RatedLists",
     "ScoreAndSort",
     "UniformRIM",
     "ranker",

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.ranker import Ranker, Reads
-from factorank.baselines.rankers.simple import mean_relevance
+from factorank.baselines.rankers.baseline import BaselineRanker, Reads
+from factorank.baselines.rankers.unpersonalised import mean_relevance
 from factorank.data.ratings import Ratings
 
 PRIOR = 5.0
 """How many ratings at the mean each item, and each user, counts as having had before."""
 
 
-class EASE(Ranker):
+class EASE(BaselineRanker):
     r"""Item-item weights B with zero diagonal that best give each centred rating from the user's others:
 
     .. math:: \min_B \|X - XB\|^2 + \lambda \|B\|^2, \quad \operatorname{diag} B = 0:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.ranker import Ranker, Reads
+from factorank.baselines.rankers.baseline import BaselineRanker, Reads
 from factorank.data.ratings import Ratings
 from factorank.data.sparse import sparse_matrix
 
@@ -15,7 +15,7 @@ DENSE = 1 << 28
 """Users times items up to which the matrix of who rated what is held as it is; beyond, it is sparse."""
 
 
-class MatrixFactorisation(Ranker):
+class MatrixFactorisation(BaselineRanker):
     r"""Relevance :math:`\mu + b_u + b_i + p_u \cdot q_i`, with the squared error and ``penalty`` times the
     squared numbers of each user and item made least by turns: given the items, each user is a ridge
     regression, and the other way round. The user of a list is folded in: a regression on the r observed

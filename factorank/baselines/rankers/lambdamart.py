@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from factorank.baselines.rankers.baseline import BaselineRanker, RankerError, RatedLists, Reads, usual
 from factorank.baselines.rankers.ease import EASE
 from factorank.baselines.rankers.factorisation import MatrixFactorisation
-from factorank.baselines.rankers.ranker import Lists, Ranker, RankerError, Reads, usual
-from factorank.baselines.rankers.simple import MeanRating, Popularity
+from factorank.baselines.rankers.unpersonalised import MeanRating, Popularity
 from factorank.data.ratings import Ratings
 
 STEPS = 4
 """Labels are whole numbers: relevance in quarters."""
 MOST_LISTS = 20_000
-"""Lists that the trees learn from, at most."""
+"""RatedLists that the trees learn from, at most."""
 FEATURES = (
     *("mean", "log count", "factorisation", "ease", "factorisation beside mean", "ease beside mean"),
     *("mean beside list", "factorisation beside list", "ease beside list"),
@@ -24,7 +24,7 @@ FEATURES = (
 )
 
 
-class LambdaMART(Ranker):
+class LambdaMART(BaselineRanker):
     """Gradient-boosted trees under the LambdaRank gradient of NDCG@k, by LightGBM (the extra ``ltr``).
 
     An item of a list is described by its mean relevance, its number of ratings, what matrix factorisation and
@@ -61,13 +61,13 @@ class LambdaMART(Ranker):
         asked = {"n": n, "observed": observed, "k": k, "seed": seed, **how}
         half, other, _ = train.split(validation=0.5, test=0.0, seed=seed)
         kinds = (MeanRating, Popularity, MatrixFactorisation, EASE)
-        self._below: list[Ranker] = [kind() for kind in kinds]
+        self._below: list[BaselineRanker] = [kind() for kind in kinds]
         for below in self._below:  # all in relevances, so that they can be put beside each other
             below.learned = {name: tried for name, tried in below.learned.items() if name != "target"}  # type: ignore[misc]
             below.fit(half, validation, **asked)
         self._k = k
         self._data = [
-            self._table(Lists.of(ratings, n, times, seed + 1).some(MOST_LISTS), observed)
+            self._table(RatedLists.of(ratings, n, times, seed + 1).some(MOST_LISTS), observed)
             for ratings, times in ((other, self.lists_per_user), (validation, 3))
         ]
         whole = [ranker.relearned(train) for ranker in self._below]
@@ -141,7 +141,7 @@ class LambdaMART(Ranker):
         ]
         return torch.stack([each.expand_as(mean) for each in columns], -1).cpu().numpy()
 
-    def _table(self, lists: Lists, observed: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _table(self, lists: RatedLists, observed: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Features and labels of the unobserved items of lists, and the number of them in each list."""
         features, labels, groups = [], [], []
         for part, r in enumerate(observed):  # the lists are shared out among the numbers observed

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.ranker import Ranker, Reads
+from factorank.baselines.rankers.baseline import BaselineRanker, Reads
 from factorank.data.ratings import Ratings, order_of
 from factorank.distributions import Mallows
 from factorank.distributions.fitting.dispersion import log_normaliser, solve
@@ -18,12 +18,12 @@ LONGEST = 20
 USERS = 4_000
 """Users that it is fitted to, at most."""
 LISTS = 6
-"""Lists of each user that it is fitted to."""
+"""RatedLists of each user that it is fitted to."""
 PRIOR = 20.0
 """How many appearances at the mean each item counts as having had in each component."""
 
 
-class MallowsMixture(Ranker):
+class MallowsMixture(BaselineRanker):
     r"""Every user belongs to one of some components; each has a consensus of the catalogue and a spread.
 
     The law that a Mallows law of a thousand items implies for a list of a few has no closed form, and cannot

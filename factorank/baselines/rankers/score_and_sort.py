@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from factorank.baselines.rankers.ranker import Lists, Ranker, RankerError, Reads
-from factorank.baselines.rankers.simple import mean_relevance
+from factorank.baselines.rankers.baseline import BaselineRanker, RankerError, RatedLists, Reads
+from factorank.baselines.rankers.unpersonalised import mean_relevance
 from factorank.data.ratings import Ratings, order_of
 from factorank.models.transformer import Transformer
 
@@ -98,7 +98,7 @@ def chain_nats(logits: Tensor) -> Tensor:
     return torch.where(logits > -torch.inf, left - logits, 0.0).sum(-1)
 
 
-class ScoreAndSort(Ranker):
+class ScoreAndSort(BaselineRanker):
     """:class:`ScoreNetwork`, trained on random lists of the training users with random numbers observed.
 
     What is scored is the logit, which sorts the items by the mode of the law; it is told the order only, and
@@ -120,7 +120,7 @@ class ScoreAndSort(Ranker):
         self.sizes = {"width": width, "depth": depth, "heads": heads}
 
     def fit(self, train: Ratings, validation: Ratings, *, n: int = 50, seed: int = 0, **how: Any) -> Self:
-        lists = Lists.of(validation, n, how.get("lists_per_user", 3), seed)
+        lists = RatedLists.of(validation, n, how.get("lists_per_user", 3), seed)
         self._n, self._seed = n, seed
         generator = torch.Generator(lists.items.device).manual_seed(seed)
         self._held_out = order_of(lists.relevance, generator), lists.items

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.ranker import TARGETS, Ranker, Reads, wanted
+from factorank.baselines.rankers.baseline import TARGETS, BaselineRanker, Reads, wanted
 from factorank.data.ratings import Ratings
 
 
-class UniformRIM(Ranker):
+class UniformRIM(BaselineRanker):
     """The paper's uniform repeated insertion: all orders that agree with the observed one are equally likely.
 
     A draw from it: random places, shared out among the observed items in their order. For the unobserved
@@ -39,7 +39,7 @@ class UniformRIM(Ranker):
         return scores
 
 
-class Popularity(Ranker):
+class Popularity(BaselineRanker):
     """The paper's baseline: items by the number of their ratings."""
 
     name: ClassVar[str] = "popularity"
@@ -60,7 +60,7 @@ class Popularity(Ranker):
         return self.counts.to(items.device)[items.clamp(min=0)]
 
 
-class MeanRating(Ranker):
+class MeanRating(BaselineRanker):
     r"""Items by their mean relevance, drawn to that of all items as if each had ``prior`` ratings more.
 
     The score of an item is :math:`(\sum_u r_{ui} + c\mu) / (n_i + c)`, with :math:`\mu` the mean of all.

@@ -8,7 +8,7 @@ import torch
 
 from factorank.errors import FactorankError
 from factorank.rerank.catalogue import Catalogue, Item, whole_numbers
-from factorank.rerank.places import Lists
+from factorank.rerank.place_probabilities import Lists
 
 NewItems = Mapping[Item, Mapping[str, float] | Sequence[float]]
 

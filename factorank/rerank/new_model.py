@@ -9,7 +9,7 @@ from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 from factorank.models import PermutationModel
 from factorank.rerank.encoder import FeatureContext
-from factorank.rerank.features import item_features
+from factorank.rerank.item_features import item_features
 from factorank.rerank.settings import Setting
 from factorank.rerank.taste_fit import LEVELS, set_taste
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from factorank.permutations import inverse
-from factorank.rerank.batches import stretched
+from factorank.rerank.training_lists import stretched
 
 
 def gain_table(gains: Tensor) -> Tensor:

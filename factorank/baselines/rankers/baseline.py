@@ -23,7 +23,7 @@ class RankerError(FactorankError):
     """A ranker cannot be fitted, or scored, as asked."""
 
 
-class Ranker(ABC):
+class BaselineRanker(ABC):
     """A baseline: fitted to users, tuned on others, it scores the items of lists of further users.
 
     A list is items ``(batch, n)`` of the catalogue, of which the first r are observed. What a ranker is told
@@ -60,7 +60,7 @@ class Ranker(ABC):
         """
         observed = usual(n) if observed is None else observed
         best, state, self.tried = -1.0, {}, []
-        lists = Lists.of(validation, n, lists_per_user, seed)
+        lists = RatedLists.of(validation, n, lists_per_user, seed)
         for outer in _grid(self.learned):
             self.learn(train, **outer)
             for inner in _grid(self.scored):
@@ -129,15 +129,15 @@ class Ranker(ABC):
 
 
 @dataclass
-class Lists:
-    """Lists to judge rankers by: items and relevances ``(batch, n)``; the first r count as observed."""
+class RatedLists:
+    """RatedLists to judge rankers by: items and relevances ``(batch, n)``; the first r count as observed."""
 
     items: Tensor
     relevance: Tensor
     seed: int = 0
 
     @classmethod
-    def of(cls, ratings: Ratings, n: int, per_user: int = 1, seed: int = 0) -> "Lists":
+    def of(cls, ratings: Ratings, n: int, per_user: int = 1, seed: int = 0) -> "RatedLists":
         """``per_user`` lists of each user with n ratings or more."""
         users = ratings.users_with(n).repeat(per_user)
         if not len(users):
@@ -145,13 +145,13 @@ class Lists:
         generator = torch.Generator(ratings.device).manual_seed(seed)
         return cls(*ratings.lists(n, users, generator), seed)
 
-    def some(self, count: int) -> "Lists":
+    def some(self, count: int) -> "RatedLists":
         """At most ``count`` of the lists, at random."""
         chosen = torch.randperm(len(self.items), generator=torch.Generator().manual_seed(self.seed))[:count]
         chosen = chosen.to(self.items.device)
-        return Lists(self.items[chosen], self.relevance[chosen], self.seed)
+        return RatedLists(self.items[chosen], self.relevance[chosen], self.seed)
 
-    def ndcg(self, ranker: Ranker, r: int, k: int = 10) -> Tensor:
+    def ndcg(self, ranker: BaselineRanker, r: int, k: int = 10) -> Tensor:
         """NDCG@k of the unobserved items of each list, ``(batch,)``; equal scores in random order."""
         generator = torch.Generator(self.items.device).manual_seed(self.seed)
         scores = ranker.scores(self.items, r, self.relevance, generator=generator)[:, r:]

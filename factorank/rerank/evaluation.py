@@ -11,13 +11,13 @@ from torch import Tensor
 from factorank.data.ratings import Ratings, order_of
 from factorank.errors import FactorankError
 from factorank.metrics import ndcg
-from factorank.rerank import Ranker
-from factorank.rerank.choose import respecting
-from factorank.rerank.places import Lists, law_given, reference_of
+from factorank.rerank.expected_gain import respecting
+from factorank.rerank.place_probabilities import Lists, law_given, reference_of
+from factorank.rerank.ranker import Ranker
 from factorank.training.data import stream_seed
 
 if TYPE_CHECKING:
-    from factorank.baselines.rankers import Ranker as Baseline
+    from factorank.baselines.rankers import BaselineRanker
 
 KS = (1, 3, 5, 10)
 DRAWN, MOST_DRAWS = 16_384, 1024
@@ -207,7 +207,7 @@ def score_ranker(
 
 
 def score_baseline(
-    baseline: "Baseline", lists: TestLists, rs: Sequence[int], ks: Sequence[int] = KS
+    baseline: "BaselineRanker", lists: TestLists, rs: Sequence[int], ks: Sequence[int] = KS
 ) -> Iterator[dict[str, Any]]:
     """Rows of a baseline that gives scores. Over the whole list, observed items keep their known order."""
     for r in rs:
@@ -250,7 +250,7 @@ def reference_change(
     """How far the law depends on the reference: mean absolute change of an unobserved item's probability of
     the top k when the reference is reversed; ``observed``: in the part of the observed items alone, ``all``:
     in both parts."""
-    from factorank.rerank.places import law_places
+    from factorank.rerank.place_probabilities import law_places
 
     model = ranker.model
     device = model.network.places.device
