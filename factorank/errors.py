@@ -1,11 +1,51 @@
 """Errors of the library. All are ``ValueError``s, and all say what was given, where, and what is allowed."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 
 class FactorankError(ValueError):
-    """Base class of every error that factorank raises for bad input."""
+    """Base class of every error that factorank raises for bad input.
+
+    Args:
+        message: what is wrong and what is allowed. ``{parameter}`` in it stands for the parameter's name,
+            ``{parameter=value}`` for the parameter with that value, written as in Python.
+        parameter: the name of the parameter that is wrong, or that helps. The command line names the option
+            from it.
+
+    >>> error = FactorankError("{parameter} is at least 1, not 0", parameter="log_every")
+    >>> str(error), error.parameter
+    ('log_every is at least 1, not 0', 'log_every')
+    >>> error.with_option("--log-every")
+    '--log-every is at least 1, not 0'
+    >>> FactorankError("a tie; try {parameter='drop'}", parameter="ties").with_option("--ties")
+    'a tie; try --ties drop'
+    """
+
+    def __init__(self, message: str = "", *, parameter: str | None = None) -> None:
+        self.template, self.parameter = message, parameter
+        super().__init__(message if parameter is None else _named(message, parameter, "{}={}"))
+
+    def with_option(self, option: str) -> str:
+        """The message of an error about a parameter, in terms of that option of the command line."""
+        text = _named(self.template, option, "{} {}", bare=True)
+        return f"{option}: {text}" if text == self.template else text
+
+    def within(self, place: object) -> Self:
+        """The same error with the place where it was found, such as a file, before its message."""
+        return type(self)(f"{place}: {self.template}", parameter=self.parameter)
+
+
+def _named(message: str, name: str, with_value: str, bare: bool = False) -> str:
+    """A message with the name of the parameter filled in; ``bare`` values have no quotes."""
+
+    def fill(match: re.Match[str]) -> str:
+        value = match[1]
+        return name if value is None else with_value.format(name, value.strip("\"'") if bare else value)
+
+    return re.sub(r"\{parameter(?:=([^{}]*))?\}", fill, message)
 
 
 class PermutationError(FactorankError):
