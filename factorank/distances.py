@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from factorank import kernels
-from factorank.permutations import _same_length, as_rows, check_permutation, compose, cycle_count, inverse
+from factorank.permutations import as_rows, check_permutation, compose, cycle_count, inverse, same_length
 
 
 def kendall(order: Tensor, other: Tensor, *, check: bool = True) -> Tensor:
@@ -81,7 +81,7 @@ def _pair(order: Tensor, other: Tensor, check: bool) -> tuple[Tensor, Tensor]:
     if check:
         check_permutation(order, "distances take")
         check_permutation(other, "distances take")
-    order, other = _same_length(order, other, "a distance")
+    order, other = same_length(order, other, "a distance")
     return order.to(torch.int64), other.to(torch.int64)
 
 

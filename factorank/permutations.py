@@ -1,10 +1,9 @@
-"""Permutations as tensors: orders and ranks, inverses, cycles, uniform draws, lexicographic index.
+"""Permutations as tensors: orders and ranks, inverses, cycles, uniform draws, and the checks of all of these.
 
 A permutation is an *order* ``(*batch, n)``: ``order[i]`` is the item at place i, best first. Its inverse is
 the *rank*: ``rank[j]`` is the place of item j. Any integer dtype goes in and the same comes out.
 """
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -42,7 +41,7 @@ def compose(outer: Tensor, inner: Tensor, *, check: bool = True) -> Tensor:
     if check:
         check_permutation(outer, "compose takes")
         check_permutation(inner, "compose takes")
-    outer, inner = _same_length(outer, inner, "compose")
+    outer, inner = same_length(outer, inner, "compose")
     if outer.dtype in (torch.uint16, torch.uint32, torch.uint64):  # torch cannot gather these
         return outer.to(torch.int64).gather(-1, inner.to(torch.int64)).to(outer.dtype)
     return outer.gather(-1, inner.to(torch.int64))
@@ -58,8 +57,8 @@ def is_permutation(order: Tensor) -> Tensor:
     n = order.shape[-1]
     wide = order.to(torch.int64)
     inside = ((wide >= 0) & (wide < n)).all(-1)
-    seen = torch.zeros(wide.shape, dtype=torch.bool, device=order.device)
-    return inside & seen.scatter_(-1, wide.clamp(0, max(n - 1, 0)), True).all(-1)
+    present = torch.zeros(wide.shape, dtype=torch.bool, device=order.device)
+    return inside & present.scatter_(-1, wide.clamp(0, max(n - 1, 0)), True).all(-1)
 
 
 def cycle_count(order: Tensor, *, check: bool = True) -> Tensor:
@@ -98,7 +97,7 @@ def cycles(order: Tensor) -> list[Any]:
     check_permutation(order, "cycles takes")
     if order.ndim > 1:
         return [cycles(row) for row in order]
-    image, met, found = order.tolist(), set[int](), []
+    image, met, listed = order.tolist(), set[int](), []
     for start in range(len(image)):
         cycle, item = [], start
         while item not in met:
@@ -106,8 +105,8 @@ def cycles(order: Tensor) -> list[Any]:
             cycle.append(item)
             item = image[item]
         if cycle:
-            found.append(cycle)
-    return found
+            listed.append(cycle)
+    return listed
 
 
 def random_permutations(
@@ -123,7 +122,7 @@ def random_permutations(
     >>> random_permutations(4, (2,), generator=torch.Generator().manual_seed(0)).shape
     torch.Size([2, 4])
     """
-    return _shuffle(_items(n), shape, 0, generator, dtype, device)
+    return _shuffle(item_count(n), shape, 0, generator, dtype, device)
 
 
 def random_cyclic(
@@ -139,7 +138,7 @@ def random_cyclic(
     >>> is_cyclic(random_cyclic(6, (3,)))
     tensor([True, True, True])
     """
-    n = _items(n)
+    n = item_count(n)
     if n == 0:
         raise PermutationError("there is no cyclic permutation of 0 items; n is at least 1")
     return _shuffle(n, shape, 1, generator, dtype, device)
@@ -171,101 +170,15 @@ def _shuffle(
     return rows.view(draws.shape).to(dtype)
 
 
-def index_of(order: Tensor) -> Any:
-    """The place of each permutation in the lexicographic list of all n!, from 0.
-
-    One permutation gives an int, of any size; a batch gives an int64 tensor ``(*batch,)`` up to n = 20 and
-    (nested) lists of ints beyond.
-
-    >>> index_of(torch.tensor([2, 4, 3, 0, 1]))
-    70
-    >>> index_of(torch.tensor([[0, 1, 2], [2, 1, 0]]))
-    tensor([0, 5])
-    """
-    check_permutation(order, "index_of takes")
-    n = order.shape[-1]
-    if order.ndim > 1 and n <= 20:
-        digits = _lehmer(order)
-        return (digits * _factorials(n, order.device)).sum(-1)
-    if order.ndim > 1:
-        return [index_of(row) for row in order]
-    index = 0
-    for i, digit in enumerate(_lehmer(order).tolist()):
-        index = index * (n - i) + digit
-    return index
-
-
-def permutation_at(
-    index: int | Sequence[Any] | Tensor,
-    n: int,
-    *,
-    dtype: torch.dtype = torch.int64,
-    device: torch.device | str | None = None,
-) -> Tensor:
-    """The permutation of n items at a lexicographic index; the inverse of :func:`index_of`.
-
-    A tensor of indices (n up to 20) or a list of ints of any size gives a batch.
-
-    >>> permutation_at(70, 5)
-    tensor([2, 4, 3, 0, 1])
-    >>> permutation_at(torch.tensor([0, 5]), 3)
-    tensor([[0, 1, 2],
-            [2, 1, 0]])
-    """
-    n = _items(n)
-    if isinstance(index, Tensor):
-        if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
-            raise PermutationError(f"permutation_at takes integer indices, not {index.dtype}")
-        if n > 20:
-            return permutation_at(index.tolist(), n, dtype=dtype, device=device or index.device)
-        wide = index.to(torch.int64)
-        outside = (wide < 0) | (wide >= math.factorial(n))
-        if outside.any():
-            value = int(index[outside].flatten()[0])
-            raise PermutationError(
-                f"the permutations of {n} items have indices 0..{math.factorial(n) - 1}, not {value}"
-            )
-        digits = wide[..., None] // _factorials(n, index.device) % torch.arange(n, 0, -1, device=index.device)
-        return _from_lehmer(digits).to(device=device or index.device, dtype=dtype)
-    if isinstance(index, Sequence) and not isinstance(index, str):
-        rows = [permutation_at(one, n, dtype=dtype, device=device) for one in index]
-        return torch.stack(rows) if rows else torch.empty((0, n), dtype=dtype, device=device)
-    rest = _whole(index)
-    if not 0 <= rest < math.factorial(n):
-        raise PermutationError(f"the permutations of {n} items have indices 0..{n}!-1, not {index!r}")
-    listed = []
-    for base in range(1, n + 1):
-        rest, digit = divmod(rest, base)
-        listed.append(digit)
-    return _from_lehmer(torch.tensor(listed[::-1], dtype=torch.int64)).to(device=device, dtype=dtype)
-
-
-def _lehmer(order: Tensor) -> Tensor:
-    wide = order.to(torch.int64)
-    if wide.numel() == 0:
-        return wide
-    return kernels.transform(as_rows(wide), "encode-lehmer", check=False)[0].view(order.shape)
-
-
-def _from_lehmer(digits: Tensor) -> Tensor:
-    if digits.numel() == 0:
-        return digits
-    return kernels.transform(as_rows(digits), "decode-lehmer", check=False)[0].view(digits.shape)
-
-
-def _factorials(n: int, device: torch.device) -> Tensor:
-    return torch.tensor([math.factorial(n - 1 - i) for i in range(n)], dtype=torch.int64, device=device)
-
-
 # Checks, shared by everything that takes permutations.
 
 
 def checked_shape(shape: Sequence[int], error: type[FactorankError]) -> torch.Size:
-    """The shape of a batch to draw; what is none is refused with an ``error`` that says what one is."""
+    """The shape of a batch to draw; anything else is refused with an ``error`` that says what a shape is."""
     if torch.compiler.is_compiling():
         return torch.Size(shape)
     try:
-        sizes = [_whole(size) for size in shape]
+        sizes = [whole_number(size) for size in shape]
     except TypeError:  # a number, also as a tensor
         sizes = [-1]
     if min(sizes, default=0) < 0:
@@ -274,25 +187,26 @@ def checked_shape(shape: Sequence[int], error: type[FactorankError]) -> torch.Si
     return torch.Size(sizes)
 
 
-def _whole(value: Any) -> int:
-    """A whole number as an int; -1 for what is none."""
+def whole_number(value: Any) -> int:
+    """A whole number as an int; -1 for anything else."""
     try:
         return -1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
         return -1
 
 
-def _items(n: int) -> int:
+def item_count(n: int) -> int:
+    """n as an int, refused unless it can be the number of items of a permutation."""
     if torch.compiler.is_compiling():
         return n
-    number = _whole(n)
+    number = whole_number(n)
     if number < 0:
         raise PermutationError(f"a permutation has a whole number of items, 0 or more, not {n!r}")
     return number
 
 
 def check_integer(tensor: Tensor, what: str, error: type[FactorankError] = PermutationError) -> None:
-    """Refuse what cannot hold a permutation: no tensor, no dimension, bool or floating."""
+    """Refuse what cannot hold a permutation: anything but a tensor, 0-d tensors, bool and floating ones."""
     if not isinstance(tensor, Tensor):
         raise error(f"{what} as an integer tensor (*batch, n), not as {type(tensor).__name__}")
     if tensor.dtype == torch.bool or tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized:
@@ -352,15 +266,15 @@ def raise_not_permutation(order: Tensor, row: int, what: str) -> NoReturn:
     raise AssertionError("the row is a permutation")
 
 
-def _same_length(one: Tensor, other: Tensor, what: str) -> tuple[Tensor, Tensor]:
+def same_length(order: Tensor, other: Tensor, what: str) -> tuple[Tensor, Tensor]:
     """Broadcast the batch shapes of two permutations of the same n."""
     try:
-        if one.shape[-1] != other.shape[-1]:
+        if order.shape[-1] != other.shape[-1]:
             raise RuntimeError
-        shape = torch.broadcast_shapes(one.shape, other.shape)
+        shape = torch.broadcast_shapes(order.shape, other.shape)
     except RuntimeError:
         raise PermutationError(
             f"{what} takes permutations of one length and batch shapes that broadcast,"
-            f" not {tuple(one.shape)} and {tuple(other.shape)}"
+            f" not {tuple(order.shape)} and {tuple(other.shape)}"
         ) from None
-    return one.expand(shape), other.expand(shape)
+    return order.expand(shape), other.expand(shape)

@@ -38,16 +38,15 @@ from factorank.errors import (
     RatingsError,
     TrainingError,
 )
+from factorank.lexicographic import index_of, permutation_at
 from factorank.models import ItemContext, PermutationModel, TokenContext, register_context
 from factorank.permutations import (
     compose,
     cycle_count,
     cycles,
-    index_of,
     inverse,
     is_cyclic,
     is_permutation,
-    permutation_at,
     random_cyclic,
     random_permutations,
 )

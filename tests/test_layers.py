@@ -1,52 +1,67 @@
-"""Imports run one way, and the cheap things stay cheap."""
+"""The shape of the tree: imports run one way and in no circle, private names stay home, files stay short."""
 
-import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "factorank"
+from tests.source_tree import (
+    cycles,
+    imports,
+    modules,
+    part_of,
+)
+
 LAYERS = [
     ["errors", "files"],
     ["kernels"],
-    ["permutations", "distances", "assignment"],
+    ["permutations", "lexicographic", "distances", "assignment"],
     ["codes"],
     ["metrics"],
     ["distributions", "data"],
     ["models"],
     ["training"],
     ["baselines"],
-    ["votes", "rerank", "jigsaw"],
+    ["votes", "rerank", "jigsaw", "unscramble"],
     ["experiments"],
     ["figures"],
+    ["public", "__init__"],
     ["commands"],
-    ["cli", "public", "__init__", "__main__"],
+    ["cli", "__main__"],
 ]
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+LONGEST_FILE = 320
+MOST_FILES_OF_MODELS = 15
+
+every_module = pytest.mark.parametrize("module", sorted(modules()))
 
 
-def imported(file: Path) -> set[str]:
-    """The parts of the package that a file imports anywhere in it."""
-    found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "factorank":
-            path = node.module.split(".")[1:]
-            found |= {path[0]} if path else {alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("factorank.")}
-    return found & set(DEPTH)
-
-
-@pytest.mark.parametrize(
-    "file", sorted(PACKAGE.rglob("*.py")), ids=lambda file: str(file.relative_to(PACKAGE))
-)
-def test_nothing_imports_upward(file: Path) -> None:
-    part = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+@every_module
+def test_nothing_imports_upward(module: str) -> None:
+    part = part_of(module)
     assert part in DEPTH, f"{part} has no layer"
-    above = {name for name in imported(file) if DEPTH[name] > DEPTH[part]}
+    above = {name for name in imports(module) if DEPTH[part_of(name)] > DEPTH[part]}
     assert not above
+
+
+def test_a_cycle_is_printed_as_the_way_around_it() -> None:
+    edges = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"e"}, "f": {"a"}}
+    assert cycles({name: frozenset(targets) for name, targets in edges.items()}) == [
+        ["e", "e"],
+        ["a", "b", "c", "a"],
+    ]
+
+
+def test_figures_run_without_torch_and_experiments() -> None:
+    figures = sorted(name for name in modules() if part_of(name) == "figures")
+    program = f"""
+import importlib, sys
+for name in {figures}:
+    importlib.import_module(name)
+heavy = [name for name in sys.modules if name == "torch" or name.startswith("factorank.experiments")]
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_what_is_not_needed_is_not_imported() -> None:

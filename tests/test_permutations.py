@@ -1,7 +1,6 @@
-"""Permutations and distances against brute force, scipy and sympy."""
+"""Permutations against their definitions and brute force."""
 
 import itertools
-import math
 
 import pytest
 import torch
@@ -9,8 +8,6 @@ from scipy import stats
 
 import factorank as fr
 from tests.codes.test_codes import INTEGERS, all_orders
-
-DISTANCES = [fr.kendall, fr.cayley, fr.ulam, fr.hamming, fr.footrule, fr.rho]
 
 
 def test_inverse_and_compose() -> None:
@@ -100,108 +97,3 @@ def test_draws() -> None:
             fr.random_permutations(3, dtype=dtype)
     with pytest.raises(fr.PermutationError, match=r"torch\.int8 cannot hold permutations of 200"):
         fr.random_permutations(200, dtype=torch.int8)
-
-
-@pytest.mark.parametrize("n", range(8))
-def test_index_counts_in_lexicographic_order(n: int) -> None:
-    orders = all_orders(n)
-    expected = torch.arange(math.factorial(n))
-    assert torch.equal(fr.index_of(orders), expected)
-    assert torch.equal(fr.permutation_at(expected, n), orders)
-    assert fr.index_of(orders[-1]) == math.factorial(n) - 1
-    assert torch.equal(fr.permutation_at(math.factorial(n) - 1, n), orders[-1])
-
-
-@pytest.mark.parametrize("n", [19, 20, 21, 50, 1000])
-def test_index_of_long_permutations(n: int, generator: torch.Generator) -> None:
-    orders = fr.random_permutations(n, (2, 3), generator=generator)
-    index = fr.index_of(orders)
-    if n <= 20:
-        assert index.dtype == torch.int64
-        index = index.tolist()
-    assert all(isinstance(one, int) and 0 <= one < math.factorial(n) for row in index for one in row)
-    assert index[1][2] == fr.index_of(orders[1, 2])
-    assert torch.equal(fr.permutation_at(index, n), orders)
-    last = torch.arange(n).flip(0)
-    assert fr.index_of(last) == math.factorial(n) - 1
-    assert torch.equal(fr.permutation_at(math.factorial(n) - 1, n), last)
-
-
-def test_bad_indices() -> None:
-    for bad_n in ("3", 3.0, -3):
-        with pytest.raises(fr.PermutationError, match="a whole number of items, 0 or more, not"):
-            fr.permutation_at(1, bad_n)
-    for bad in (-1, 6, 1.5, "1", True, None, torch.tensor([0, 6]), torch.tensor([-1]), [0, 7]):
-        with pytest.raises(fr.PermutationError, match="indices 0"):
-            fr.permutation_at(bad, 3)
-    with pytest.raises(fr.PermutationError):
-        fr.permutation_at(torch.tensor([0.5]), 3)
-    assert fr.permutation_at([], 3).shape == (0, 3)
-
-
-# Distances.
-
-
-def brute_force(order: tuple[int, ...], other: tuple[int, ...]) -> list[int]:
-    """The six distances from their definitions."""
-    n = len(order)
-    one, two = ({item: place for place, item in enumerate(ranking)} for ranking in (order, other))
-    pairs = itertools.combinations(range(n), 2)
-    kendall = sum((one[a] < one[b]) != (two[a] < two[b]) for a, b in pairs)
-    swaps, work = 0, list(order)
-    for place in range(n):  # selection sort into `other` swaps as often as must be
-        if work[place] != other[place]:
-            there = work.index(other[place])
-            work[place], work[there] = work[there], work[place]
-            swaps += 1
-    longest = max(
-        len(items)
-        for size in range(n + 1)
-        for items in itertools.combinations(order, size)
-        if all(two[a] < two[b] for a, b in itertools.pairwise(items))
-    )
-    hamming = sum(a != b for a, b in zip(order, other, strict=True))
-    moves = [one[item] - two[item] for item in range(n)]
-    return [kendall, swaps, n - longest, hamming, sum(map(abs, moves)), sum(move**2 for move in moves)]
-
-
-@pytest.mark.parametrize("n", range(6))
-def test_distances_equal_their_definitions(n: int) -> None:
-    orders = all_orders(n)
-    others = fr.random_permutations(n, (3,), generator=torch.Generator().manual_seed(n))
-    ours = torch.stack([distance(orders[:, None], others) for distance in DISTANCES], -1)
-    for i, order in enumerate(orders.tolist()):
-        for j, other in enumerate(others.tolist()):
-            assert ours[i, j].tolist() == brute_force(tuple(order), tuple(other))
-
-
-def test_distances_agree_with_scipy(generator: torch.Generator) -> None:
-    n = 40
-    one, two = fr.random_permutations(n, (2, 10), generator=generator)
-    for a, b, kendall, rho in zip(one, two, fr.kendall(one, two), fr.rho(one, two), strict=True):
-        ranks = fr.inverse(a).numpy(), fr.inverse(b).numpy()
-        assert stats.kendalltau(*ranks).statistic == pytest.approx(1 - 4 * int(kendall) / (n * (n - 1)))
-        assert stats.spearmanr(*ranks).statistic == pytest.approx(1 - 6 * int(rho) / (n**3 - n))
-
-
-def test_distances_do_not_depend_on_the_names_of_the_items(generator: torch.Generator) -> None:
-    one, two, names = fr.random_permutations(9, (3, 20), generator=generator)
-    for distance in DISTANCES:
-        assert torch.equal(distance(one, two), distance(fr.compose(names, one), fr.compose(names, two)))
-        assert torch.equal(distance(one, two), distance(two, one))
-        assert (distance(one, one) == 0).all()
-        assert distance(one[:0], two[:0]).shape == (0,)
-        assert distance(one[0].to(torch.uint8), two.to(torch.int32)).dtype == torch.int64
-        with pytest.raises(fr.PermutationError):
-            distance(one, two + 1)
-        with pytest.raises(fr.PermutationError):
-            distance(one[..., :0], two)
-
-
-def test_long_ulam(generator: torch.Generator) -> None:
-    order = fr.random_permutations(2000, (3,), generator=generator)
-    from factorank.kernels.codes import reference
-
-    piles = reference.longest_increasing(order)
-    assert torch.equal(2000 - fr.ulam(order, torch.arange(2000)), piles)
-    assert fr.ulam(torch.arange(2000), torch.arange(2000).flip(0)) == 1999

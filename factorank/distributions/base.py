@@ -10,13 +10,13 @@ from torch.distributions import Distribution, constraints
 from torch.types import _size
 
 from factorank.errors import DistributionError, PermutationError
+from factorank.lexicographic import permutation_at
 from factorank.permutations import (
     check_integer,
     check_permutation,
     checked_shape,
     inverse,
     is_permutation,
-    permutation_at,
 )
 
 if TYPE_CHECKING:

@@ -12,12 +12,13 @@ from torch.types import _size
 
 from factorank.distributions.base import permutation
 from factorank.errors import ModelError, short_of_memory
+from factorank.lexicographic import permutation_at
 from factorank.models import orders
 from factorank.models.conditions import Given, Step, evaluating
 from factorank.models.model import PermutationModel
 from factorank.models.sampler import Sampler
 from factorank.models.unmasking import Chooser, Draw
-from factorank.permutations import checked_shape, inverse, is_permutation, permutation_at
+from factorank.permutations import checked_shape, inverse, is_permutation
 
 LARGEST_ENUMERATED = 7
 """The largest n for which a law lists all permutations by itself."""

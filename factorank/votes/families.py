@@ -26,7 +26,8 @@ from factorank.distributions.mixture import Mixture
 from factorank.distributions.partial import PartialOrders
 from factorank.distributions.plackett_luce import listed_log_prob
 from factorank.errors import FactorankError
-from factorank.permutations import compose, inverse, permutation_at
+from factorank.lexicographic import permutation_at
+from factorank.permutations import compose, inverse
 
 MIXED = ("mallows", "generalized-mallows", "rim", "plackett-luce")
 """The families that a mixture may be made of."""

@@ -9,7 +9,8 @@ from factorank.distributions import RIM, GeneralizedMallows, Mallows, PlackettLu
 from factorank.distributions.conditioning.amp import AMP, effective_sample_size, importance_log_weights
 from factorank.distributions.partial import PartialOrders
 from factorank.errors import DistributionError
-from factorank.permutations import index_of, permutation_at, random_permutations
+from factorank.lexicographic import index_of, permutation_at
+from factorank.permutations import random_permutations
 
 
 def all_orders(n):

@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 import factorank as fr
 from factorank.distributions.conditioning.conditioned import ImpossibleObservation
 from factorank.errors import DistributionError
-from factorank.permutations import permutation_at
+from factorank.lexicographic import permutation_at
 
 
 def all_orders(n):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.permutations import permutation_at
+from factorank.lexicographic import permutation_at
 
 CENTRAL = torch.tensor([3, 0, 4, 1, 2])
 MALLOWS = fr.Mallows(CENTRAL, 0.6)

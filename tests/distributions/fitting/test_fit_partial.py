@@ -8,7 +8,7 @@ import torch
 
 import factorank as fr
 from factorank.distributions import FitError
-from factorank.permutations import permutation_at
+from factorank.lexicographic import permutation_at
 
 
 def exact_log_likelihood(law, partial):
