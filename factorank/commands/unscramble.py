@@ -1,4 +1,4 @@
-"""``factorank unscramble``: the words that a model sees in scrambled letters."""
+"""``factorank unscramble``: the words in scrambled letters."""
 
 import sys
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ class Unscramble:
     """With --train: the folder for the run, the model and unscramble.jsonl."""
 
     def run(self) -> int:
+        from factorank import unscramble
         from factorank.data.words import SHIPPED, anagram_sets, read_words
-        from factorank.experiments import unscramble
 
         if self.samples < 1:
             raise FactorankError(f"--samples is at least 1, not {self.samples}")
@@ -68,32 +68,33 @@ class Unscramble:
         self.show(model, letters, anagram_sets(words).get("".join(sorted(letters)), []))
         return 0
 
-    def show(self, model: "PermutationModel", letters: str, known: list[str]) -> None:
-        """Print the words, real ones marked, and the path if it was asked for."""
+    def show(self, model: "PermutationModel", letters: str, real: list[str]) -> None:
+        """Print the words, real ones marked, and the path if ``--show-path`` asks for it."""
         import torch
 
         from factorank.data.words import split_sets
-        from factorank.experiments import unscramble
+        from factorank.experiments.unscramble import UnscrambleSize
+        from factorank.unscramble import likely_words
 
         generator = torch.Generator().manual_seed(self.seed)
-        found = unscramble.seen_words(
-            model,
+        words = likely_words(
             letters,
-            known,
+            real,
+            model=model,
             nfe=self.nfe,
             unmask=self.unmask,
             samples=self.samples,
             generator=generator,
         )
-        real = sum(share for word, share in found if word in known)
-        shown = [item for i, item in enumerate(found) if i < SHOWN or item[0] in known]
-        lines = [[word, f"{100 * share:.2f}", "*" if word in known else ""] for word, share in shown]
+        shown = [item for i, item in enumerate(words) if i < SHOWN or item[0] in real]
+        lines = [[word, f"{100 * share:.2f}", "*" if word in real else ""] for word, share in shown]
         print(table(["word", "%", ""], lines, "lrl"))
-        if rest := len(found) - len(shown):
+        if rest := len(words) - len(shown):
             print(f"  and {rest} more among {self.samples} draws")
-        if known:
-            print(f"\n* in the word list, with {100 * real:.1f}% of the probability")
-            if split_sets(["".join(sorted(letters))], unscramble.Size().held_out)[1]:
+        if real:
+            total = sum(share for word, share in words if word in real)
+            print(f"\n* in the word list, with {100 * total:.1f}% of the probability")
+            if split_sets(["".join(sorted(letters))], UnscrambleSize().held_out)[1]:
                 print("These letters were held out: the model has not been trained on their words.")
         else:
             print("\nThe word list has no word of just these letters: the model can only guess.")
@@ -102,26 +103,29 @@ class Unscramble:
 
     def print_path(self, model: "PermutationModel", letters: str, generator: Any) -> None:
         """Print one draw, step by step."""
-        from factorank.experiments import unscramble
+        from factorank.unscramble import law_of_letters, spell
 
-        law = unscramble.law_of(model, [letters], self.nfe, self.unmask)
+        law = law_of_letters(model, [letters], self.nfe, self.unmask)
         lines: list[list[object]] = []
         last = None
         for code, order in law.path(generator=generator):
             shown = " ".join("·" if v < 0 else str(v) for v in code[0, : len(letters)].tolist())
             if shown != last:  # an NFE beyond the number of letters has steps with nothing to do
-                lines.append([len(lines), shown, unscramble.spell(letters, order[0].tolist())])
+                lines.append([len(lines), shown, spell(letters, order[0].tolist())])
             last = shown
         print("\nOne draw: the insertion code as it is revealed, and the order it stands for\n")
         print(table(["nfe", "code", "order"], lines, "rll"))
 
     def fit(self, words: list[str]) -> "PermutationModel | None":
         """Train, measure and save; None if it was interrupted."""
+        import torch
+
         from factorank.experiments import unscramble
         from factorank.experiments.record import provenance, write_results
         from factorank.files import write_whole
+        from factorank.unscramble import load
 
-        size = unscramble.Size(**({} if self.steps is None else {"steps": self.steps}))
+        size = unscramble.UnscrambleSize(**({} if self.steps is None else {"steps": self.steps}))
         listed = "\n".join(words) + "\n"
         before = self.out / "words.txt"  # a run goes on with the words it began with
         if before.is_file() and before.read_text(encoding="utf-8") != listed:
@@ -134,7 +138,8 @@ class Unscramble:
         if result.stopped == "interrupted":
             print(f"stopped; the same command goes on from {self.out}")
             return None
-        unscramble.save(model, self.out / "model")
+        model.save_pretrained(self.out / "model", torch.float16)  # half the size
+        model = load(self.out / "model")  # what is measured is what is saved
         about = {"train_seconds": round(result.seconds, 1), "trained_steps": result.steps}
         about |= provenance(" ".join(["factorank", *sys.argv[1:]]))
         rows = [row | about for row in unscramble.score(model, words, size, seed=self.seed)]

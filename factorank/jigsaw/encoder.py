@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from factorank.codes import code as find_code
 from factorank.errors import ModelError
 from factorank.jigsaw.edges import EdgeAttention
-from factorank.models.context import register_context
 
 FEATURES = ("edges", "contrast", "means", "neighbours")
 SINKHORN = 5
@@ -246,7 +245,3 @@ class PieceConvolution(Pieces):
     def tokens(self, pixels: Tensor) -> Tensor:
         rows = pixels.flatten(0, -4).movedim(-1, 1)
         return self.layers(rows).view(*pixels.shape[:-3], self.width)
-
-
-register_context("pieces", PieceEncoder)
-register_context("piece-convolution", PieceConvolution)

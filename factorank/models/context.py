@@ -10,6 +10,7 @@ those and a bool ``(*batch, tokens)`` that is false at padding. Three attributes
 """
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
@@ -96,22 +97,37 @@ class TokenContext(ItemContext):
         return {"vocabulary": self.vocabulary, "width": self.width}
 
 
-_contexts: dict[str, Callable[..., nn.Module]] = {"items": ItemContext, "tokens": TokenContext}
+LIBRARY = {
+    "items": "factorank.models.context:ItemContext",
+    "tokens": "factorank.models.context:TokenContext",
+    "item-features": "factorank.rerank.encoder:FeatureContext",
+    "pieces": "factorank.jigsaw.encoder:PieceEncoder",
+    "piece-convolution": "factorank.jigsaw.encoder:PieceConvolution",
+    "letters": "factorank.unscramble.encoder:LetterContext",
+}
+"""The library's own encoders, by the names that saved models give them. A module is imported when a model
+needs it, so that a saved model loads without its application being imported first."""
+_registered: dict[str, Callable[..., nn.Module]] = {}
 
 
 def register_context(name: str, encoder: Callable[..., nn.Module]) -> None:
-    """Let saved models rebuild a context encoder of your own: a class with ``config()``, under a name."""
-    if name in _contexts and _contexts[name] is not encoder:
+    """Let saved models rebuild a context encoder of your own: a class with ``config()``, under a name.
+
+    Register it before saving, and again in the program that loads the model.
+    """
+    if name in LIBRARY or _registered.get(name, encoder) is not encoder:
         raise ModelError(f"there is a context encoder {name!r} already")
-    _contexts[name] = encoder
+    _registered[name] = encoder
 
 
 def context_config(encoder: nn.Module) -> dict[str, Any]:
-    """What rebuilds an encoder: its registered name and arguments, or its class if it has none."""
-    for name, registered in _contexts.items():
-        if type(encoder) is registered and hasattr(encoder, "config"):
-            return {"name": name, "options": cast(Any, encoder).config()}
-    return {"name": None, "class": f"{type(encoder).__module__}.{type(encoder).__qualname__}"}
+    """What rebuilds an encoder: its registered name and arguments, or its class if it has no name."""
+    kind = type(encoder)
+    names = [name for name, path in LIBRARY.items() if path == f"{kind.__module__}:{kind.__qualname__}"]
+    names += [name for name, registered in _registered.items() if registered is kind]
+    if names and hasattr(encoder, "config"):
+        return {"name": names[0], "options": cast(Any, encoder).config()}
+    return {"name": None, "class": f"{kind.__module__}.{kind.__qualname__}"}
 
 
 def build_context(config: dict[str, Any]) -> nn.Module:
@@ -122,9 +138,16 @@ def build_context(config: dict[str, Any]) -> nn.Module:
             f"the model was saved with a context encoder of class {config.get('class')}, which is not"
             " registered; pass one as context=, or call register_context before saving and loading"
         )
-    if name not in _contexts:
-        raise ModelError(f"there is no context encoder {name!r}; there are {', '.join(_contexts)}")
-    return _contexts[name](**config["options"])
+    if name in LIBRARY:
+        module, _, kind = LIBRARY[name].partition(":")
+        encoder: Callable[..., nn.Module] = getattr(importlib.import_module(module), kind)
+    elif name in _registered:
+        encoder = _registered[name]
+    else:
+        raise ModelError(
+            f"there is no context encoder {name!r}; there are {', '.join([*LIBRARY, *_registered])}"
+        )
+    return encoder(**config["options"])
 
 
 @dataclasses.dataclass

@@ -258,11 +258,15 @@ class PermutationModel(nn.Module):
             "masks": self.masks,
         }
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all."""
+    def save_pretrained(self, folder: str | os.PathLike[str], dtype: torch.dtype | None = None) -> None:
+        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all.
+
+        ``dtype`` is that of the weights in the file, such as ``torch.bfloat16`` for half the size; the
+        model's own by default.
+        """
         from factorank.models.pretrained import save
 
-        save(self, folder)
+        save(self, folder, dtype)
 
     @classmethod
     def from_pretrained(

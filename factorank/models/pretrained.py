@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from factorank.errors import ModelError
@@ -17,17 +18,15 @@ FORMAT, VERSION = "factorank-model", 1
 WANTED = ("n", "code", "objective", "width", "depth", "heads", "dropout", "context", "reference")
 
 
-def save(model: "PermutationModel", folder: str | os.PathLike[str]) -> None:
+def save(model: "PermutationModel", folder: str | os.PathLike[str], dtype: torch.dtype | None = None) -> None:
     """Write ``model.safetensors`` and ``config.json``; see :meth:`PermutationModel.save_pretrained`."""
-    write_module(model, folder, FORMAT, VERSION, model.config())
+    write_module(model, folder, FORMAT, VERSION, model.config(), dtype)
 
 
 def load(
     cls: "type[PermutationModel]", folder: str | os.PathLike[str], context: nn.Module | None
 ) -> "PermutationModel":
     """Read what :func:`save` wrote; see :meth:`PermutationModel.from_pretrained`."""
-    import torch
-
     folder = Path(folder)
     config = read_config(folder, FORMAT, VERSION, WANTED, "a factorank model")
     settings = {name: config[name] for name in WANTED} | {"masks": config.get("masks", "any")}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from factorank.errors import ModelError
@@ -13,14 +14,25 @@ from factorank.files import write_json, write_whole
 
 
 def write_module(
-    module: nn.Module, folder: str | os.PathLike[str], kind: str, version: int, config: dict[str, Any]
+    module: nn.Module,
+    folder: str | os.PathLike[str],
+    kind: str,
+    version: int,
+    config: dict[str, Any],
+    dtype: torch.dtype | None = None,
 ) -> None:
-    """Write both files, each whole or not at all; ``kind`` is the format's name."""
+    """Write both files, each whole or not at all.
+
+    ``kind`` is the format's name. ``dtype`` is that of the floating-point weights in the file, by default the
+    module's own. A module that reads them keeps its own.
+    """
     from safetensors.torch import save
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    if dtype is not None:
+        weights = {name: w.to(dtype) if w.is_floating_point() else w for name, w in weights.items()}
     write_whole(folder / "model.safetensors", save(weights, {"format": "pt"}))
     write_json(folder / "config.json", {"format": kind, "version": version, **config})
 

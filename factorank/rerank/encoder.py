@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from factorank.errors import ModelError
-from factorank.models.context import ItemContext, register_context
+from factorank.models.context import ItemContext
 from factorank.rerank.taste import Taste
 
 POWERS = 4
@@ -183,6 +183,3 @@ class FeatureContext(ItemContext):
             "ratings": self.ratings is not None,
             "taste": (0, 0) if self.taste is None else (self.taste.rank, len(self.taste.levels)),
         }
-
-
-register_context("item-features", FeatureContext)

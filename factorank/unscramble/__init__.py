@@ -1,0 +1,32 @@
+"""Words from scrambled letters: a law over the orders of some letters, with several modes.
+
+The letters are the context of the model, and an order of them spells a word. From ``osftre`` the shipped
+model draws forest, fortes, foster and softer. :mod:`factorank.experiments.unscramble` trains and scores it.
+
+>>> import torch
+>>> import factorank as fr
+>>> generator = torch.Generator().manual_seed(0)
+>>> [word for word, probability in fr.unscramble.likely_words("ptso", samples=50, generator=generator)]
+['tops', 'pots', 'spot', 'stop', 'post', 'opts', ...]
+"""
+
+from factorank.unscramble.encoder import LetterContext
+from factorank.unscramble.law import (
+    check_letters,
+    law_of_letters,
+    likely_words,
+    spell,
+    word_probabilities,
+)
+from factorank.unscramble.shipped import WEIGHTS, load
+
+__all__ = [
+    "WEIGHTS",
+    "LetterContext",
+    "check_letters",
+    "law_of_letters",
+    "likely_words",
+    "load",
+    "spell",
+    "word_probabilities",
+]

@@ -1,0 +1,103 @@
+"""The law of the orders of some letters, and the words that it gives probability to."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from factorank.data.words import LETTERS, spellings
+from factorank.errors import FactorankError
+from factorank.models import PermutationLaw, PermutationModel, TokenContext
+from factorank.unscramble.shipped import load
+
+SHORTEST = 3
+
+
+def likely_words(
+    letters: str,
+    words: Sequence[str] = (),
+    *,
+    model: PermutationModel | None = None,
+    nfe: int | None = None,
+    unmask: str = "left-to-right",
+    samples: int = 1000,
+    generator: torch.Generator | None = None,
+) -> list[tuple[str, float]]:
+    """The words that the model draws from some letters, with their probabilities, the likeliest first.
+
+    ``words`` are listed as well, whether they are drawn or not. The probabilities are exact, except under
+    random unmasking, which has no likelihood: there they are shares of the draws. The model is the shipped
+    one unless another is passed.
+    """
+    model = load() if model is None else model
+    letters = check_letters(letters, model.n)
+    draws = law_of_letters(model, [letters], nfe, unmask).sample((samples,), generator=generator)[:, 0]
+    unique, counts = draws.unique(dim=0, return_counts=True)
+    shares = dict.fromkeys(words, 0.0)
+    for order, count in zip(unique.tolist(), counts.tolist(), strict=True):
+        word = spell(letters, order)
+        shares[word] = shares.get(word, 0.0) + count / samples
+    if unmask != "random":
+        exact = word_probabilities(model, [(letters, word) for word in shares], nfe, unmask)
+        shares = dict(zip(shares, exact.tolist(), strict=True))
+    return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+
+
+@torch.no_grad()
+def word_probabilities(
+    model: PermutationModel, pairs: Sequence[tuple[str, str]], nfe: int | None, unmask: str
+) -> Tensor:
+    """The probability of each pair (letters, word): float64 ``(pairs,)``, summed over the word's spellings.
+
+    Exact. ``unmask`` is an order of revealing that has a likelihood: any but "random".
+    """
+    listed = [
+        (number, letters, order)
+        for number, (letters, word) in enumerate(pairs)
+        for order in spellings(word, letters)
+    ]
+    if not listed:
+        return torch.zeros(0, dtype=torch.float64)
+    orders = torch.tensor([order + [-1] * (model.n - len(order)) for _, _, order in listed])
+    law = law_of_letters(model, [letters for _, letters, _ in listed], nfe, unmask)
+    each = law.log_prob(orders.to(_device(model))).double().exp().cpu()
+    return torch.zeros(len(pairs), dtype=torch.float64).index_add(
+        0, torch.tensor([number for number, _, _ in listed]), each
+    )
+
+
+def law_of_letters(
+    model: PermutationModel, letters: Sequence[str], nfe: int | None, unmask: str
+) -> PermutationLaw:
+    """The law of the orders of each of some strings of letters."""
+    assert isinstance(model.context, TokenContext)
+    context = model.context.ids(letters, model.n).to(_device(model))
+    return model.distribution(context, nfe=nfe, unmask=unmask)
+
+
+def spell(letters: str, order: Sequence[int]) -> str:
+    """The letters in an order, which ends at the first -1.
+
+    >>> spell("osftre", [2, 0, 4, 5, 1, 3])
+    'forest'
+    """
+    return "".join(letters[item] for item in order if item >= 0)
+
+
+def check_letters(letters: str, longest: int) -> str:
+    """The letters in lower case, or an error that says what is wrong with them."""
+    lower = letters.strip().lower()
+    if not lower:
+        raise FactorankError(f"there are no letters to unscramble; give {SHORTEST} to {longest}, a to z")
+    for place, letter in enumerate(lower, start=1):
+        if letter not in LETTERS:
+            raise FactorankError(f"letters are a to z, but {letters!r} holds {letter!r} at place {place}")
+    if not SHORTEST <= len(lower) <= longest:
+        raise FactorankError(
+            f"the model orders {SHORTEST} to {longest} letters, but {letters!r} has {len(lower)}"
+        )
+    return lower
+
+
+def _device(model: PermutationModel) -> torch.device:
+    return next(model.parameters()).device
