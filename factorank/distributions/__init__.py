@@ -4,6 +4,13 @@ from factorank.distributions.base import PermutationDistribution, permutation
 from factorank.distributions.conditioning.amp import AMP
 from factorank.distributions.conditioning.approximate import AMPConditioned
 from factorank.distributions.conditioning.conditioned import Conditioned
+from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration
+from factorank.distributions.conditioning.factorized import ConditionedFactorized
+from factorank.distributions.conditioning.mixture import ConditionedMixture
+from factorank.distributions.conditioning.plackett_luce import ConditionedPlackettLuce
+from factorank.distributions.conditioning.rejection import ConditionedByRejection
+from factorank.distributions.conditioning.rules import ImpossibleObservation, RareObservation
+from factorank.distributions.conditioning.uniform import ConditionedUniform
 from factorank.distributions.fitting import FitError, FitReport, FitWarning, consensus
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.grim import GRIM
@@ -21,15 +28,23 @@ __all__ = [
     "RIM",
     "AMPConditioned",
     "Conditioned",
+    "ConditionedByEnumeration",
+    "ConditionedByRejection",
+    "ConditionedFactorized",
+    "ConditionedMixture",
+    "ConditionedPlackettLuce",
+    "ConditionedUniform",
     "FitError",
     "FitReport",
     "FitWarning",
     "GeneralizedMallows",
+    "ImpossibleObservation",
     "Mallows",
     "Mixture",
     "PartialOrders",
     "PermutationDistribution",
     "PlackettLuce",
+    "RareObservation",
     "Uniform",
     "consensus",
     "expected_kendall",

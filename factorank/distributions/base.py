@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 from torch.types import _size
 
+from factorank.distributions.conditioning.rules import Effort, condition
 from factorank.errors import DistributionError, PermutationError
 from factorank.lexicographic import permutation_at
 from factorank.permutations import (
@@ -173,26 +174,35 @@ class PermutationDistribution(Distribution):
         return orders.expand(len(orders), *self.batch_shape, self.n) if expand else orders
 
     def condition(
-        self, observed: Sequence[int] | Tensor, *, max_states: int | None = None
+        self,
+        observed: Sequence[int] | Tensor,
+        *,
+        max_states: int | None = None,
+        samples: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> "PermutationDistribution":
-        """The law of the whole order given the relative order of some items.
+        """The law restricted to the orders that have the observed items in this relative order, renormalised.
+
+        Observing no or one item returns the law itself. What comes back is exact where it can be: uniform and
+        Plackett-Luce laws at any size; Mallows, generalized Mallows and RIM by dynamic programming over the
+        places of the observed items; other laws by enumeration up to n = 8; a mixture through its components.
+        Beyond, laws that insert items one by one are approximated by AMP, and all others by rejection; such a
+        result says that it is not ``exact``, and one too rare to be estimated is refused.
 
         Args:
             observed: the items, best first; nothing is said of where the others stand.
-            max_states: the largest table of the dynamic programme that is still computed;
-                ``factorank.distributions.conditioning.conditioned.MAX_STATES`` unless given. Beyond it the
-                result is an approximation whose ``exact`` is False.
-
-        Observing no or one item returns the law itself.
+            max_states: the largest table of the dynamic programme, or list of orders, that is still computed;
+                ``factorank.distributions.conditioning.rules.MAX_STATES`` unless given.
+            samples: the largest number of draws that rejection makes to estimate the probability of the
+                observation; ``factorank.distributions.conditioning.rules.MAX_DRAWS`` unless given.
+            generator: of the draws of an estimate; without one they have a fixed seed.
 
         >>> import factorank as fr
         >>> law = fr.PlackettLuce(torch.tensor([2.0, 1.0, 0.0])).condition([2, 0])
         >>> law.enumerate_support().tolist(), law.log_prob(law.mode).exp()
         ([[1, 2, 0], [2, 0, 1], [2, 1, 0]], tensor(0.5521))
         """
-        from factorank.distributions.conditioning.conditioned import condition
-
-        return condition(self, observed, max_states=max_states)
+        return condition(self, observed, Effort.checked(max_states, samples, generator))
 
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         """The same law with its batch dimensions expanded to ``batch_shape``; nothing is copied."""

@@ -10,7 +10,7 @@ from torch.distributions import constraints
 
 from factorank.codes import code
 from factorank.distributions.base import PermutationDistribution, permutation
-from factorank.distributions.tensors import as_orders, relative_to
+from factorank.distributions.tensors import as_orders, draw_index, relative_to
 from factorank.errors import DistributionError
 
 
@@ -103,18 +103,6 @@ class GRIM(PermutationDistribution):
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
         slots = torch.zeros((*shape, *self.batch_shape, self.n), dtype=torch.int64, device=self.device)
         for i in range(1, self.n):
-            slots[..., i] = draw(self.next_slot(slots[..., :i]), generator)
+            slots[..., i] = draw_index(self.next_slot(slots[..., :i]), generator)
         relative = code("insertion").decode(slots, check=False)
         return self.reference.expand(relative.shape).gather(-1, relative)
-
-
-def draw(log_probs: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw an index of the last dimension by inverting the distribution function: int64 ``(*rows,)``.
-
-    In float64; an index of probability zero is never drawn.
-    """
-    cumulative = log_probs.double().exp().cumsum(-1)
-    uniform = torch.rand(
-        cumulative[..., :1].shape, dtype=torch.float64, device=cumulative.device, generator=generator
-    )
-    return (cumulative <= uniform * cumulative[..., -1:]).sum(-1).clamp(max=cumulative.shape[-1] - 1)

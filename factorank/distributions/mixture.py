@@ -1,6 +1,5 @@
 """Mixtures of laws over orders."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,14 +7,12 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.conditioning.conditioned import ImpossibleObservation, check_observed
 from factorank.distributions.fitting.mixture import fit_mixture
 from factorank.distributions.fitting.partial_mallows import fit_mallows_mixture_partial
 from factorank.distributions.fitting.report import FitError
 from factorank.distributions.partial import PartialOrders
 from factorank.distributions.tensors import as_reals
 from factorank.errors import DistributionError
-from factorank.permutations import inverse
 
 
 class Mixture(PermutationDistribution):
@@ -134,42 +131,6 @@ class Mixture(PermutationDistribution):
         fitted.report = report
         return fitted
 
-    def condition(
-        self, observed: Sequence[int] | Tensor, *, max_states: int | None = None
-    ) -> PermutationDistribution:
-        r"""The law of the whole order given the relative order of some items, as for every law.
-
-        Each component is conditioned, and its weight multiplied by the probability it gives the observation:
-        :math:`w_k P_k(observed)`, normalised. Components that exclude the observation drop out. Where one can
-        only be approximated, its probability is estimated by 10,000 proposals (with a fixed seed) and the
-        result says that it is not ``exact``.
-
-        >>> import factorank as fr
-        >>> law = Mixture([0.5, 0.5], [fr.Mallows([0, 1, 2], 0.0), fr.Uniform(3)]).condition([1, 0])
-        >>> law.weights, law.exact
-        (tensor([1.]), True)
-        """
-        chain = check_observed(observed, self.n)
-        if len(chain) < 2:
-            return self
-        kept, evidence = [], []
-        for weight, law in zip(self.weights, self.components, strict=True):
-            if weight == 0:
-                continue
-            try:
-                given = law.condition(chain, max_states=max_states)
-            except ImpossibleObservation:
-                continue
-            log_evidence = _log_evidence(given)
-            if log_evidence > -math.inf:
-                kept.append(given)
-                evidence.append(weight.log() + log_evidence)
-        if not kept:
-            raise ImpossibleObservation(
-                f"the observed order {chain.tolist()} has probability zero under every component"
-            )
-        return ConditionedMixture(torch.stack(evidence), kept, chain.to(self.device))
-
     @property
     def device(self) -> torch.device:
         return self.weights.device
@@ -214,36 +175,6 @@ class Mixture(PermutationDistribution):
 
     def _mean(self, of: Any) -> Tensor:
         return sum(weight * of(law) for weight, law in zip(self.weights, self.components, strict=True))
-
-
-class ConditionedMixture(Mixture):
-    """A mixture given the relative order of some items: its components, conditioned and reweighted."""
-
-    observed: Tensor
-    """The observed items, best first, ``(r,)``."""
-    log_evidence: Tensor
-    """The log-probability of the observed order under the mixture; an estimate unless ``exact``."""
-
-    def __init__(
-        self, log_weights: Tensor, components: Sequence[PermutationDistribution], observed: Tensor
-    ) -> None:
-        self.observed = observed
-        self.log_evidence = log_weights.logsumexp(0)
-        super().__init__(log_weights.softmax(0), components)
-        self.exact = all(law.exact for law in components)
-
-    def _listed(self, what: str) -> Tensor:
-        orders = super()._listed(what)
-        places = inverse(orders, check=False)[:, self.observed]
-        return orders[(places[:, 1:] > places[:, :-1]).all(1)]
-
-
-def _log_evidence(given: PermutationDistribution) -> Tensor:
-    """The log-probability of what a law was conditioned on."""
-    if given.exact:
-        return given.log_evidence  # type: ignore[attr-defined]
-    generator = torch.Generator(given.device).manual_seed(0)
-    return given.importance(10_000, generator=generator).log_evidence  # type: ignore[attr-defined]
 
 
 def _as_partial(orders: Tensor, held_out: Any, options: dict[str, Any]) -> tuple[Any, Any]:

@@ -103,3 +103,15 @@ def compact(tensor: Tensor, event_dim: int) -> Tensor:
         if tensor.stride(dim) == 0 and tensor.shape[dim] > 1:
             tensor = tensor.narrow(dim, 0, 1)
     return tensor
+
+
+def draw_index(log_probs: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw an index of the last dimension by inverting the distribution function: int64 ``(*rows,)``.
+
+    In float64; an index of probability zero is never drawn.
+    """
+    cumulative = log_probs.double().exp().cumsum(-1)
+    uniform = torch.rand(
+        cumulative[..., :1].shape, dtype=torch.float64, device=cumulative.device, generator=generator
+    )
+    return (cumulative <= uniform * cumulative[..., -1:]).sum(-1).clamp(max=cumulative.shape[-1] - 1)

@@ -12,14 +12,12 @@ from torch.distributions import Categorical, MixtureSameFamily
 import factorank as fr
 from factorank.distributions import PermutationDistribution
 from factorank.distributions.conditioning.approximate import AMPConditioned
-from factorank.distributions.conditioning.chain import ConditionedFactorized, states_needed
-from factorank.distributions.conditioning.conditioned import (
-    Conditioned,
-    ConditionedByEnumeration,
-    ConditionedOnAll,
-    ConditionedPlackettLuce,
-    ConditionedUniform,
-)
+from factorank.distributions.conditioning.conditioned import Conditioned, ConditionedOnAll
+from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration
+from factorank.distributions.conditioning.factorized import ConditionedFactorized, states_needed
+from factorank.distributions.conditioning.plackett_luce import ConditionedPlackettLuce
+from factorank.distributions.conditioning.rejection import ConditionedByRejection
+from factorank.distributions.conditioning.uniform import ConditionedUniform
 
 laws = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 approximated = pytest.mark.parametrize(
@@ -196,9 +194,7 @@ def test_which_law_conditions_how():
     assert kind(CASES["grim"].law(6)) is ConditionedByEnumeration
     assert kind(CASES["grim"].law(6), max_states=700) is AMPConditioned
     assert kind(CASES["grim"].law(n)) is AMPConditioned
-    twice = fr.PlackettLuce(torch.zeros(n)).condition([0, 2])
-    with pytest.raises(fr.DistributionError, match="n <= 8, not n = 9"):
-        twice.condition([3, 4])
+    assert kind(fr.PlackettLuce(torch.zeros(n)).condition([0, 2]), [3, 4]) is ConditionedByRejection
 
 
 def test_states_are_counted():

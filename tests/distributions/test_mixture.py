@@ -6,7 +6,7 @@ import torch
 from scipy.stats import chisquare
 
 import factorank as fr
-from factorank.distributions.conditioning.conditioned import ImpossibleObservation
+from factorank.distributions.conditioning.rules import ImpossibleObservation
 from factorank.errors import DistributionError
 from factorank.lexicographic import permutation_at
 

@@ -7,9 +7,13 @@ import torch
 from torch import Tensor
 
 from factorank.codes import code
+from factorank.distributions.conditioning.amp import effective_sample_size
 from factorank.distributions.conditioning.conditioned import Conditioned
+from factorank.distributions.conditioning.enumeration import by_enumeration
+from factorank.distributions.conditioning.rules import Effort, conditioning_rule
 from factorank.distributions.factorized import FactorizedDistribution
-from factorank.distributions.grim import GRIM, draw
+from factorank.distributions.grim import GRIM
+from factorank.distributions.tensors import draw_index
 from factorank.errors import DistributionError
 from factorank.permutations import inverse
 
@@ -35,7 +39,12 @@ class Importance(NamedTuple):
     @property
     def effective_sample_size(self) -> Tensor:
         """How many equally weighted draws these are worth, ``(*batch,)``; at most the number of proposals."""
-        return (2 * self.log_weights.logsumexp(0) - (2 * self.log_weights).logsumexp(0)).exp()
+        return effective_sample_size(self.log_weights)
+
+    @property
+    def log_evidence_error(self) -> Tensor:
+        """The standard error of ``log_evidence``, ``(*batch,)``."""
+        return (1 / self.effective_sample_size - 1 / len(self.log_weights)).clamp(min=0).sqrt()
 
 
 class AMPConditioned(Conditioned):
@@ -85,6 +94,9 @@ class AMPConditioned(Conditioned):
         log_evidence = self.importance(proposals, generator=generator).log_evidence
         order = order.to(torch.int64)
         return torch.where(self.agrees(order), self.law._log_prob(order) - log_evidence, -math.inf)
+
+    def estimate_log_evidence(self, generator: torch.Generator) -> Tensor:
+        return self.importance(10_000, generator=generator).log_evidence
 
     def _log_prob(self, order: Tensor) -> Tensor:
         raise DistributionError(
@@ -183,4 +195,9 @@ def _restricted(
     log_mass = kept.logsumexp(-1)
     # Where all that is allowed has probability zero the weight is zero; any allowed index will do.
     kept = torch.where((log_mass == -math.inf)[..., None] & allowed, 0.0, kept)
-    return draw(kept.log_softmax(-1), generator), log_mass
+    return draw_index(kept.log_softmax(-1), generator), log_mass
+
+
+@conditioning_rule(GRIM)
+def _condition_grim(law: GRIM, observed: Tensor, effort: Effort) -> Conditioned:
+    return by_enumeration(law, observed, effort) or AMPConditioned(law, observed)
