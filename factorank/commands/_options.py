@@ -36,7 +36,7 @@ class RankingsTable:
         If it is asked for, ties are broken, for each voter alone, and no row is one of the file's then; but
         not where items are left out that may not be (``partial``), so that this can be refused at its place.
         """
-        from factorank.data.rankings.rankings import read_rows
+        from factorank.data.rankings.files import read_rows
 
         try:
             rankings, places = read_rows(self.file, self.format, first_rank=self.first_rank)

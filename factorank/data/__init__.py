@@ -1,5 +1,6 @@
-"""Data: votes and other rankings from files."""
+"""Files to tensors: rankings, ratings, pictures, words and downloads."""
 
-from factorank.data.rankings.rankings import Rankings, read_rankings, write_rankings
+from factorank.data.rankings import Rankings, read_rankings, write_rankings
+from factorank.data.ratings import Ratings, load_ratings
 
-__all__ = ["Rankings", "read_rankings", "write_rankings"]
+__all__ = ["Rankings", "Ratings", "load_ratings", "read_rankings", "write_rankings"]

@@ -1,4 +1,4 @@
-"""Permutations of a single cycle: all of them, and the split that the experiment learns from."""
+"""Permutations of a single cycle: all of them, and a random split into training and held-out ones."""
 
 import math
 
@@ -15,7 +15,7 @@ LARGEST = 11
 def all_cyclic(n: int) -> Tensor:
     """Every cyclic permutation of n items, ``((n-1)!, n)`` int64, in the order of their Fisher-Yates draws.
 
-    Sattolo's algorithm draws from 1..n-1-i at place i; here each choice is made once.
+    Sattolo's algorithm draws from 1..n-1-i at place i; here every combination of draws occurs once.
 
     >>> all_cyclic(3)
     tensor([[1, 2, 0],
@@ -32,7 +32,12 @@ def all_cyclic(n: int) -> Tensor:
 
 
 def cyclic_split(n: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """A random share of all cyclic permutations to train on, and the rest."""
+    """A random share of all cyclic permutations to train on, and the rest.
+
+    >>> train, rest = cyclic_split(5, share=0.25, seed=0)
+    >>> train.shape, rest.shape
+    (torch.Size([6, 5]), torch.Size([18, 5]))
+    """
     orders = all_cyclic(n)
     shuffled = orders[torch.randperm(len(orders), generator=torch.Generator().manual_seed(seed))]
     count = max(1, round(share * len(orders)))

@@ -1,8 +1,8 @@
-"""Published data sets: found where the user keeps data, or downloaded once, and checked every time.
+"""Published data sets: taken from the user's data folder or downloaded once, and checked every time.
 
-``FACTORANK_DATA`` says where data lie; without it they lie in the user's cache, ``~/.cache/factorank``. A
-data set is a folder in there, laid out as its publisher's archive lays it out. Whatever is read is first
-compared with the SHA-256 of the publisher's file, so that a cut-off download or another edition is noticed.
+``FACTORANK_DATA`` names the data folder; by default it is the user's cache, ``~/.cache/factorank``. A data
+set is a folder in it, with the layout of its publisher's archive. Every file is compared with the SHA-256 of
+the publisher's file before it is read, so that a cut-off download or another edition is noticed.
 """
 
 import hashlib
@@ -21,23 +21,23 @@ from factorank.files import folder_made_whole
 
 VARIABLE = "FACTORANK_DATA"
 TIMEOUT = 30
-"""Seconds without an answer after which a download is given up."""
+"""Seconds without an answer after which a download fails."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """A data set as its publisher offers it: an archive with a folder that holds these files."""
+    """A published data set: an archive with a folder that holds these files."""
 
     title: str
     url: str
     folder: str
-    """The folder that the archive unpacks to."""
+    """The folder in the archive."""
     files: Mapping[str, str]
-    """SHA-256 by name of the files that are read; others in the archive are left alone."""
+    """SHA-256 by name of the files that are read; other files in the archive are ignored."""
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Where data lie: the folder given, else ``$FACTORANK_DATA``, else the user's cache."""
+    """The data folder: ``folder``, else ``$FACTORANK_DATA``, else the user's cache."""
     if folder is not None:
         return Path(folder)
     if chosen := os.environ.get(VARIABLE):
@@ -47,9 +47,9 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def find(data: Published, folder: str | os.PathLike[str] | None = None, *, download: bool = True) -> Path:
-    """The folder with the files of a data set, all of them checked; downloaded if it is missing.
+    """The folder with the files of a data set, all of them checked; it is downloaded if it is missing.
 
-    ``folder`` is where data lie, or the folder of the data set itself.
+    ``folder`` is the data folder, or the folder of the data set itself.
     """
     base = data_folder(folder)
     for place in (base / data.folder, base):
@@ -68,15 +68,15 @@ def check(data: Published, folder: Path) -> None:
         path = folder / name
         if not path.is_file():
             raise FactorankError(f"{folder} lacks {name} of {data.title}; {advice(data)}")
-        if (found := _digest(path)) != wanted:
+        if (digest := _digest(path)) != wanted:
             raise FactorankError(
-                f"{path} is not the file that {data.title} is published with (SHA-256 {found[:12]}…, expected"
-                f" {wanted[:12]}…); remove it and {advice(data)}"
+                f"{path} is not the file that {data.title} is published with (SHA-256 {digest[:12]}…,"
+                f" expected {wanted[:12]}…); remove it and {advice(data)}"
             )
 
 
 def advice(data: Published) -> str:
-    """What to do by hand."""
+    """How the user can get the data set by hand."""
     return f"download {data.url}, unpack it, and set {VARIABLE} to the folder that holds {data.folder}/"
 
 
@@ -106,7 +106,7 @@ def fetch(data: Published, base: Path) -> None:
 
 
 def unpack(data: Published, archive: Path, folder: Path) -> None:
-    """Copy the files of the data set, and no others, out of its archive; no path in it is followed."""
+    """Copy only the files of the data set out of its archive; paths in the archive are not followed."""
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as bundle:
@@ -116,15 +116,15 @@ def unpack(data: Published, archive: Path, folder: Path) -> None:
             return
         with tarfile.open(archive) as tar:
             for name in data.files:
-                found = tar.extractfile(f"{data.folder}/{name}")
-                if found is None:
+                opened = tar.extractfile(f"{data.folder}/{name}")
+                if opened is None:
                     raise KeyError(name)
-                with found as member:
+                with opened as member:
                     _copy(member, folder / name)
     except (KeyError, EOFError, OSError, tarfile.TarError, zipfile.BadZipFile) as error:
-        said = str(error).partition("\n")[0]
+        fault = str(error).partition("\n")[0]
         raise FactorankError(
-            f"what {data.url} sent is not the archive of {data.title} ({said}); {advice(data)}"
+            f"what {data.url} sent is not the archive of {data.title} ({fault}); {advice(data)}"
         ) from None
 
 

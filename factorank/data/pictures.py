@@ -1,4 +1,4 @@
-"""Pictures of the user's: any file that Pillow reads, as plain RGB bytes, and squares of a given size."""
+"""Pictures from files that Pillow reads: RGB bytes, and squares of one size."""
 
 import os
 import re
@@ -18,28 +18,27 @@ from factorank.errors import FactorankError
 LARGEST = 100_000_000
 """The most pixels that are unpacked. A JPEG that has more is read at a fraction of its size."""
 LARGEST_JPEG = 250_000_000
-"""The most pixels of a JPEG, above the 200 million of today's phones. One that is stored in several passes is
-held in memory whole, at six bytes a pixel, whatever the fraction it is read at."""
+"""The most pixels of a JPEG, above the 200 million of today's phones. A JPEG that is stored in several passes
+is held in memory whole, at six bytes a pixel, even if it is read at a fraction."""
 SIDE_READ = 4096
 """A JPEG whose shorter side is at least twice this is read at a fraction: no puzzle shows more."""
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"}
-"""The files of a folder that are taken for pictures."""
+"""The suffixes of files in a folder that are read as pictures."""
 NAMED = 5
-"""How many of a folder's broken pictures an error names."""
+"""The most broken pictures of a folder that an error names."""
 
 
 def read_picture(path: str | os.PathLike[str]) -> np.ndarray:
-    """A picture as it should be seen: uint8 ``(height, width, 3)``.
+    """A picture as a viewer shows it: uint8 ``(height, width, 3)``.
 
-    Turned as its EXIF data say; the first frame of an animation; transparent parts on white; a large JPEG at
-    a half, a quarter or an eighth of its size.
+    It is turned as its EXIF data say. Of an animation the first frame is read. Transparent parts become
+    white. A large JPEG is read at a half, a quarter or an eighth of its size.
 
-    Numbers of more than 8 bits are brought down to bytes. Few files say which value is white, so it is taken
-    from what they hold: white is the least of 1 (floats alone), 255 and 65535 that no value is above. But
-    where the largest value is below a quarter of that, as with 10, 12 or 14 bits in a file of 16, that value
-    is white, or the picture would be nearly black. Floats from 0 to 1 are always multiplied by 255, so that a
-    dark one stays as dark as it was made. Where values are below 0, the smallest is black and the largest
-    white.
+    Numbers of more than 8 bits are scaled to bytes. Few files say which value is white, so it is derived from
+    the values: white is the least of 1 (floats only), 255 and 65535 that no value exceeds. If the largest
+    value is below a quarter of that, as with 10, 12 or 14 bits in a file of 16, the largest value is white,
+    or the picture would be nearly black. Floats from 0 to 1 are always multiplied by 255, so that a dark
+    picture stays dark. If there are values below 0, the smallest is black and the largest white.
     """
     image_module, operations = _pillow()
     if Path(path).is_dir():
@@ -78,17 +77,17 @@ def square(picture: np.ndarray) -> np.ndarray:
 
 
 def resized(picture: np.ndarray, side: int) -> np.ndarray:
-    """A square picture scaled to ``side`` pixels, each the average of what it covers."""
+    """A square picture scaled to ``side`` pixels, each the average of the area that it covers."""
     image_module, _ = _pillow()
     image = image_module.fromarray(np.ascontiguousarray(picture))
     return np.array(image.resize((side, side), image_module.Resampling.LANCZOS))
 
 
 def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
-    """Every picture under a folder, by name, as squares of that side: uint8 ``(pictures, side, side, 3)``.
+    """Every picture under a folder, sorted by name, as squares: uint8 ``(pictures, side, side, 3)``.
 
-    What counts is the suffix (:data:`SUFFIXES`). Hidden files and what is in hidden folders are passed over:
-    they are previews and notes of other programs. One error names the pictures that cannot be read.
+    A picture has one of the suffixes :data:`SUFFIXES`. Hidden files and hidden folders are skipped: they are
+    previews and notes of other programs. A single error names the pictures that cannot be read.
     """
     _pillow()
     top = Path(folder)
@@ -126,10 +125,11 @@ def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
 
 
 def _opened(image_module: Any, path: str | os.PathLike[str]) -> Any:
-    """A picture of which the header is read, whatever its size; :func:`_fit` must be asked before the rest.
+    """A picture of any size with its header read; call :func:`_fit` before reading the rest.
 
-    Pillow refuses a large picture as it opens it, before a JPEG can be asked for at a fraction and without
-    its width and height. Its readers, called one by one as it calls them, do not, and its limit stays set.
+    Pillow refuses a large picture while it opens it, before a JPEG can be requested at a fraction and without
+    naming width and height. Its readers, called one by one here as Pillow calls them, do not refuse it, and
+    Pillow's limit stays set.
     """
     try:
         return image_module.open(path)
@@ -145,7 +145,7 @@ def _opened(image_module: Any, path: str | os.PathLike[str]) -> Any:
 
 
 def _fit(image_module: Any, path: str | os.PathLike[str], image: Any) -> None:
-    """Ask for a JPEG at a fraction where it is large; refuse what is too large to unpack."""
+    """Request a large JPEG at a fraction; refuse a picture that is too large to unpack."""
     width, height = image.size
     limit = _limit(image_module)
     if image.format in ("JPEG", "MPO"):
@@ -155,7 +155,7 @@ def _fit(image_module: Any, path: str | os.PathLike[str], image: Any) -> None:
                 " that is read; make it smaller first"
             )
         least = next((part for part in (1, 2, 4) if -(-width // part) * -(-height // part) <= limit), 8)
-        # Pillow takes the largest of 1, 2, 4 and 8 that leaves both sides at least as long as is asked.
+        # Pillow takes the largest of 1, 2, 4 and 8 that leaves both sides at least as long as requested.
         image.draft("RGB", tuple(max(1, min(SIDE_READ, length // least)) for length in (width, height)))
     if image.size[0] * image.size[1] > limit:
         raise _too_large(path, f"{width}×{height} pixels", image_module)
@@ -169,15 +169,15 @@ def _too_large(path: str | os.PathLike[str], size: str, image_module: Any) -> Fa
 
 
 def _limit(image_module: Any) -> int:
-    """The most pixels that are unpacked: ours, or less if the program that we are part of allows less."""
+    """The most pixels that are unpacked: our limit, or Pillow's if the program has set it lower."""
     most = image_module.MAX_IMAGE_PIXELS
     return LARGEST if most is None else min(LARGEST, 2 * most)  # Pillow warns from one and refuses from two
 
 
 def _pixels(error: Exception) -> str:
-    """How many pixels, of a picture whose reader looks at the limit by itself and does not tell its sides."""
-    said = re.search(r"\((\d+) pixels", str(error))
-    return f"{int(said[1]):,}" if said else "too many"
+    """The number of pixels of a picture whose reader checks the limit itself and does not name the sides."""
+    match = re.search(r"\((\d+) pixels", str(error))
+    return f"{int(match[1]):,}" if match else "too many"
 
 
 def _rgb(image_module: Any, image: Any) -> np.ndarray:
@@ -196,20 +196,20 @@ def _rgb(image_module: Any, image: Any) -> np.ndarray:
 
 
 def _wide_colours(image: Any) -> bool:
-    """Whether a picture that is not loaded yet has colours of 16 bits, of which Pillow keeps the upper 8."""
+    """Whether a picture that is not loaded yet has colours of 16 bits; Pillow keeps the upper 8."""
     return bool(image.tile) and _packing(image.tile[0])[:-1] in ("RGB;16", "RGBX;16", "RGBA;16")
 
 
 def _packing(tile: Any) -> str:
-    """How the pixels lie in a part of the file, "RGB;16B" for one: what Pillow tells its decoder."""
+    """The layout of pixels in a part of the file, such as "RGB;16B", that Pillow passes to its decoder."""
     args = tile[3]
     return str(args[0] if isinstance(args, tuple) and args else args)
 
 
 def _brighten(image_module: Any, path: str | os.PathLike[str], image: Any) -> None:
-    """Scale colours of 16 bits whose upper bytes, which are in ``image``, leave nearly nothing to see.
+    """Scale colours of 16 bits whose upper bytes, those in ``image``, are nearly black.
 
-    Pillow reads the lower bytes if it is told that the two of a number are the other way round.
+    With the byte order swapped, Pillow reads the lower bytes.
     """
     with _opened(image_module, path) as low:
         tiles = []
@@ -230,7 +230,7 @@ def _brighten(image_module: Any, path: str | os.PathLike[str], image: Any) -> No
 
 
 def _white(high: float, *, floats: bool) -> float:
-    """The value that is white, of values from 0 to ``high``: see :func:`read_picture`."""
+    """The white value of a picture with values from 0 to ``high``: see :func:`read_picture`."""
     if floats and high <= 1:
         return 1.0
     scale = next((scale for scale in (255.0, 65535.0) if high <= scale), high)

@@ -1,4 +1,4 @@
-"""English words and their anagrams: a list that is shipped, and what is needed to learn from one.
+"""English words and their anagrams: a shipped list, and functions that turn a list into training data.
 
 The list holds the lower-case words of 3 to 7 letters of Debian's ``wamerican-small``, made from SCOWL, whose
 notice is in ``words.notice.txt`` beside it.
@@ -17,7 +17,7 @@ SHIPPED = Path(__file__).with_name("words.txt")
 
 
 def read_words(path: str | os.PathLike[str] = SHIPPED) -> list[str]:
-    """The words of a file, one a line, in the letters a..z; the shipped list unless told otherwise.
+    """The words of a file, one a line, in the letters a..z; by default the shipped list.
 
     >>> {"forest", "fortes", "foster", "softer"} <= set(read_words())
     True
@@ -44,23 +44,23 @@ def anagram_sets(words: Iterable[str]) -> dict[str, list[str]]:
 
 
 def split_sets(sets: Iterable[str], share: float = 0.05) -> tuple[list[str], list[str]]:
-    """Part letter sets into those to learn from and about ``share`` of them to hold out.
+    """Split letter sets into those to train on and those to hold out, about ``share`` of them.
 
-    A hash of the letters decides, so that a set is on the same side whatever else is in the list.
+    A hash of the letters decides, so that a set is on the same side in every list.
 
     >>> split_sets(["aet", "ent", "eforst"], share=0)
     (['aet', 'ent', 'eforst'], [])
     """
-    seen: list[str] = []
+    train: list[str] = []
     held_out: list[str] = []
     for letters in sets:
         number = int.from_bytes(hashlib.sha256(letters.encode()).digest()[-8:], "big")
-        (held_out if number < share * 2**64 else seen).append(letters)
-    return seen, held_out
+        (held_out if number < share * 2**64 else train).append(letters)
+    return train, held_out
 
 
 def spellings(word: str, letters: str) -> list[list[int]]:
-    """Every order of the letters that spells the word: several if a letter comes more than once.
+    """Every order of the letters that spells the word: several if a letter occurs more than once.
 
     >>> spellings("tea", "ate"), spellings("see", "ese")
     ([[1, 2, 0]], [[1, 0, 2], [1, 2, 0]])

@@ -1,31 +1,16 @@
-"""What every format of rankings shares: the parts read from a file, the checks, the wording of errors."""
+"""Checks that every format of rankings shares: text, names, counts. An error begins with its place."""
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
 from factorank.errors import RankingsError
 
-UNRANKED = -1
 MOST = 2**63 - 1
 """The largest count: what an int64 holds."""
-
-
-@dataclass
-class Parts:
-    """Rankings as plain lists, between a file and :class:`factorank.Rankings`."""
-
-    items: list[str]
-    ranks: list[list[int]]
-    """A row for each ranking: the place of each item from 0, equal for tied items, -1 for unranked ones."""
-    counts: list[int]
-    places: list[str] = field(default_factory=list)
-    """Where each row stands, for messages: ``votes.soc:17``."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 def fail(where: str, message: str) -> NoReturn:
@@ -34,7 +19,7 @@ def fail(where: str, message: str) -> NoReturn:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, with ``\\n`` line ends and without the byte-order mark that Excel puts first."""
+    """The text of a file, with ``\\n`` line ends and without the byte-order mark that Excel writes first."""
     data = path.read_bytes()
     for mark, encoding in (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"):
         if data.startswith(mark):
@@ -58,13 +43,13 @@ def read_text(path: Path) -> str:
 
 
 def check_name(name: str, where: str) -> str:
-    """An item's name, if it can be one: not empty, one line, no white space around it."""
+    """The name of an item, refused if it is empty, has several lines or has white space around it."""
     if fault := _fault_of_name(name):
         fail(where, fault)
     return name
 
 
-@lru_cache(maxsize=10_000)  # in a table of orders the same names come up in every row
+@lru_cache(maxsize=10_000)  # a table of orders repeats the same names in every row
 def _fault_of_name(name: str) -> str:
     if not name:
         return "an item has an empty name"
@@ -77,13 +62,13 @@ def _fault_of_name(name: str) -> str:
 
 
 def check_names(names: Sequence[str], where: str) -> list[str]:
-    """Names of items, each of them a name and all of them different."""
-    seen: dict[str, int] = {}
+    """The names of items, refused if one is no name or two are equal."""
+    number_of: dict[str, int] = {}
     for number, name in enumerate(names):
         check_name(name, where)
-        if name in seen:
-            fail(where, f"two items have the name {name!r}: numbers {seen[name] + 1} and {number + 1}")
-        seen[name] = number
+        if name in number_of:
+            fail(where, f"two items have the name {name!r}: numbers {number_of[name] + 1} and {number + 1}")
+        number_of[name] = number
     return list(names)
 
 
@@ -111,7 +96,7 @@ def whole_number(cell: object, where: str, what: str, least: int = 1) -> int:
 
 
 def plain_number(cell: object) -> int | None:
-    """The number in a cell that plainly holds one: the quick way for nearly all cells."""
+    """The number in a cell of digits, None for other cells: nearly all cells take this quick path."""
     if type(cell) is int and 0 <= cell <= MOST:
         return cell
     if type(cell) is str and len(cell) <= 18 and cell.isascii() and cell.isdigit():
@@ -120,55 +105,8 @@ def plain_number(cell: object) -> int | None:
 
 
 def check_total(counts: Iterable[int], where: str) -> int:
-    """The number of voters, if an int64 holds it."""
+    """The number of voters, refused if an int64 cannot hold it."""
     total = sum(counts)
     if total > MOST:
         fail(where, f"the counts add up to {total} voters; at most {MOST} can be held")
     return total
-
-
-def ranks_from_levels(buckets: Sequence[Sequence[int]], n: int) -> list[int]:
-    """Ranks of n items from groups of tied items, best first."""
-    ranks = [UNRANKED] * n
-    for level, bucket in enumerate(buckets):
-        for item in bucket:
-            ranks[item] = level
-    return ranks
-
-
-def levels_of(ranks: Sequence[int]) -> list[list[int]]:
-    """Groups of tied items, best first: the inverse of :func:`ranks_from_levels`."""
-    levels: list[list[int]] = [[] for _ in range(max(ranks, default=-1) + 1)]
-    for item, rank in enumerate(ranks):
-        if rank >= 0:
-            levels[rank].append(item)
-    return levels
-
-
-def close_ranks(given: Mapping[int, int], n: int, first: int, where: str, items: Sequence[str]) -> list[int]:
-    """Ranks as a file numbers them, turned into levels from 0; ``given`` maps items to their numbers.
-
-    Tied items share a number, and the next number is either the next one (1, 2, 2, 3) or the number of items
-    before plus one (1, 2, 2, 4). Anything else is a gap.
-    """
-    if not given:
-        fail(where, "no item is ranked")
-    least = min(given, key=lambda item: given[item])
-    if given[least] != first:
-        fail(where, f"the ranks begin with {given[least]} ({items[least]}); the best item has rank {first}")
-    used = sorted(set(given.values()))
-    dense = {value: level for level, value in enumerate(used)}
-    if used[-1] - first >= len(used):
-        before = first
-        holders = {value: sum(rank == value for rank in given.values()) for value in used}
-        for value in used:
-            if value != before:
-                missing = next(rank for rank in range(first, used[-1]) if rank not in dense)
-                above = next(rank for rank in used if rank > missing)
-                fail(where, f"rank {missing} is missing, but {items[_who(given, above)]} has rank {above}")
-            before += holders[value]
-    return [dense[given[item]] if item in given else UNRANKED for item in range(n)]
-
-
-def _who(given: Mapping[int, int], value: int) -> int:
-    return next(item for item, rank in given.items() if rank == value)

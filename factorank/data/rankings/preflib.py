@@ -8,15 +8,8 @@ library for preferences", 2013; https://preflib.github.io/PrefLib-Jekyll/format.
 import re
 from pathlib import Path
 
-from factorank.data.rankings.checks import (
-    Parts,
-    check_name,
-    check_total,
-    fail,
-    levels_of,
-    ranks_from_levels,
-    whole_number,
-)
+from factorank.data.rankings.checks import check_name, check_total, fail, whole_number
+from factorank.data.rankings.plain import UNRANKED, PlainRankings, levels_of, ranks_from_levels
 
 TYPES = {
     "soc": "strict orders, complete",
@@ -36,15 +29,15 @@ _KEY = re.compile(r"#\s*([^:]*?)\s*:\s*(.*?)\s*")
 _GROUP = re.compile(r"\s*(?:([0-9]+)|\{([^{}]*)\})\s*(,|$)", re.ASCII)
 
 
-def parse(text: str, path: Path, data_type: str) -> Parts:
-    """Rankings from the text of a PrefLib file of the given type (``"soc"``, …)."""
+def parse(text: str, path: Path, data_type: str) -> PlainRankings:
+    """Rankings from the text of a PrefLib file of type ``data_type`` (``"soc"``, …)."""
     lines = text.split("\n")
     head, where = _metadata(lines, path)
-    said = head.get("DATA TYPE", data_type)
-    if said != data_type:
+    stated = head.get("DATA TYPE", data_type)
+    if stated != data_type:
         fail(
             where["DATA TYPE"],
-            f"the data type is {said!r}, but the file is read as {data_type} ({TYPES[data_type]})",
+            f"the data type is {stated!r}, but the file is read as {data_type} ({TYPES[data_type]})",
         )
     numbers: dict[str, int] = {}
     for key, what in _NUMBERS.items():
@@ -56,32 +49,32 @@ def parse(text: str, path: Path, data_type: str) -> Parts:
     ranks: list[list[int]] = []
     counts: list[int] = []
     places: list[str] = []
-    seen: dict[tuple[int, ...], int] = {}
+    line_of: dict[tuple[int, ...], int] = {}
     for number, line in enumerate(lines, start=1):
         if number <= len(where) or not line.strip():
             continue
         place = f"{path}:{number}"
         row, count = _order(line, place, len(items))
         _check_type(row, place, data_type, items)
-        if tuple(row) in seen:
+        if tuple(row) in line_of:
             fail(
                 place,
-                f"this ranking is on line {seen[tuple(row)]} already; each has one line, with its count",
+                f"this ranking is on line {line_of[tuple(row)]} already; each has one line, with its count",
             )
-        seen[tuple(row)] = number
+        line_of[tuple(row)] = number
         ranks.append(row)
         counts.append(count)
         places.append(place)
     if not ranks:
         fail(str(path), "there is no ranking in the file")
-    for key, found in (
+    for key, total in (
         ("NUMBER VOTERS", check_total(counts, str(path))),
         ("NUMBER UNIQUE ORDERS", len(ranks)),
     ):
-        if numbers[key] != found:
+        if numbers[key] != total:
             fail(
                 where[key],
-                f"the file says {numbers[key]} {_NUMBERS[key]}, but its rankings are those of {found}",
+                f"the file says {numbers[key]} {_NUMBERS[key]}, but its rankings are those of {total}",
             )
     own = ("FILE NAME", "DATA TYPE", *_NUMBERS)
     kept = {
@@ -89,24 +82,24 @@ def parse(text: str, path: Path, data_type: str) -> Parts:
         for key, value in head.items()
         if key not in own and not key.startswith("ALTERNATIVE NAME ")
     }
-    return Parts(items, ranks, counts, places, kept)
+    return PlainRankings(items, ranks, counts, places, kept)
 
 
-def unparse(parts: Parts, path: Path, data_type: str) -> str:
-    """The text of a PrefLib file of the given type; ``path`` names it in its first line."""
-    for number, row in enumerate(parts.ranks):
-        _check_type(row, f"{path}: row {number}", data_type, parts.items)
-    head = {**parts.metadata, "DATA TYPE": data_type}
+def unparse(rankings: PlainRankings, path: Path, data_type: str) -> str:
+    """The text of a PrefLib file of type ``data_type``; its first line holds the name of ``path``."""
+    for number, row in enumerate(rankings.ranks):
+        _check_type(row, f"{path}: row {number}", data_type, rankings.items)
+    head = {**rankings.metadata, "DATA TYPE": data_type}
     for key, value in head.items():
         if f"# {key}: {value}".splitlines() != [f"# {key}: {value}"] or ":" in key or value != value.strip():
             fail(str(path), f"the metadata {key!r}: {value!r} does not fit on a line '# KEY: value'")
     lines = [f"# FILE NAME: {path.name}"]
     lines += [f"# {key}: {head.get(key, '')}" for key in _HEAD + _DATES]
     lines += [f"# {key}: {value}" for key, value in head.items() if key not in _HEAD + _DATES]
-    found = (len(parts.items), sum(parts.counts), len(parts.ranks))
-    lines += [f"# {key}: {number}" for key, number in zip(_NUMBERS, found, strict=True)]
-    lines += [f"# ALTERNATIVE NAME {number}: {name}" for number, name in enumerate(parts.items, start=1)]
-    for row, count in zip(parts.ranks, parts.counts, strict=True):
+    sizes = (len(rankings.items), sum(rankings.counts), len(rankings.ranks))
+    lines += [f"# {key}: {size}" for key, size in zip(_NUMBERS, sizes, strict=True)]
+    lines += [f"# ALTERNATIVE NAME {number}: {name}" for number, name in enumerate(rankings.items, start=1)]
+    for row, count in zip(rankings.ranks, rankings.counts, strict=True):
         groups = [[str(item + 1) for item in level] for level in levels_of(row)]
         order = ",".join(group[0] if len(group) == 1 else "{" + ",".join(group) + "}" for group in groups)
         lines.append(f"{count}: {order}")
@@ -157,13 +150,13 @@ def _names(head: dict[str, str], where: dict[str, str], n: int, path: Path) -> l
 
 
 def _order(line: str, place: str, n: int) -> tuple[list[int], int]:
-    """One line ``count: 1,{2,3},4`` as ranks and the count."""
+    """The ranks and the count of a line ``count: 1,{2,3},4``."""
     count_text, colon, order = line.partition(":")
     if not colon:
         fail(place, f"expected 'count: 1,2,…' but there is no colon in {_short(line)}")
     count = whole_number(count_text, place, "count")
     groups: list[list[int]] = []
-    seen: set[int] = set()
+    ranked: set[int] = set()
     at, more = 0, True
     while more:
         match = _GROUP.match(order, at)
@@ -177,22 +170,22 @@ def _order(line: str, place: str, n: int) -> tuple[list[int], int]:
         for number in group:
             if number > n:
                 fail(place, f"there is no alternative {number}; there are 1..{n}")
-            if number in seen:
+            if number in ranked:
                 fail(place, f"alternative {number} is ranked twice")
-            seen.add(number)
+            ranked.add(number)
         groups.append([number - 1 for number in group])
         at, more = match.end(), match[3] == ","
     return ranks_from_levels(groups, n), count
 
 
 def _check_type(row: list[int], place: str, data_type: str, items: list[str]) -> None:
-    said = f"a .{data_type} file holds {TYPES[data_type]}"
+    rule = f"a .{data_type} file holds {TYPES[data_type]}"
     if data_type.startswith("s") and (
         tie := next((level for level in levels_of(row) if len(level) > 1), None)
     ):
-        fail(place, f"{items[tie[0]]!r} and {items[tie[1]]!r} are tied; {said}")
-    if data_type.endswith("c") and -1 in row:
-        fail(place, f"{items[row.index(-1)]!r} is not ranked; {said}")
+        fail(place, f"{items[tie[0]]!r} and {items[tie[1]]!r} are tied; {rule}")
+    if data_type.endswith("c") and UNRANKED in row:
+        fail(place, f"{items[row.index(UNRANKED)]!r} is not ranked; {rule}")
 
 
 def _short(text: str) -> str:

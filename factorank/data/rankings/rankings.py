@@ -1,31 +1,35 @@
-"""Rankings of named items by voters: complete or not, with ties or without, and the files that hold them."""
+"""Rankings of named items by voters: complete or not, with ties or without."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from factorank.data.rankings import preflib, tables
-from factorank.data.rankings import rows as cells
-from factorank.data.rankings.checks import Parts, check_names, check_total, fail, read_text
+from factorank.data.rankings.checks import check_names, check_total
+from factorank.data.rankings.ranks import (
+    check_ranks,
+    orders_from_ranks,
+    ranks_from_orders,
+    ranks_from_scores,
+    tied_rows,
+)
 from factorank.errors import RankingsError
-from factorank.files import write_whole
 from factorank.permutations import check_integer
 
-_MOST_VOTERS = 10**8  # a split or a random breaking of ties has a row for each voter
+MOST_VOTERS = 10**8
+"""A split and a random breaking of ties hold a number for each voter."""
+MOST_NUMBERS = 2**30
+"""The orders of all voters, a row for each, hold at most so many numbers."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rankings:
     """Rankings of the same named items, a row for each, with the number of voters who share it.
 
-    ``ranks[r, j]`` is the place of item j in row r, from 0: tied items have the same number, the next item
-    the next number, and -1 says that the item is not ranked. For a complete strict ranking it is the inverse
-    of the order.
+    ``ranks[r, j]`` is the place of item j in row r, from 0. Tied items have the same number, the next item
+    has the next number, and an item that is not ranked has -1. The ranks of a complete strict ranking are the
+    inverse of its order.
 
     >>> votes = Rankings(["ann", "bob", "cat"], torch.tensor([[0, 1, 2], [1, 0, -1]]), torch.tensor([3, 1]))
     >>> votes
@@ -43,10 +47,10 @@ class Rankings:
     """Names of the n items."""
     ranks: Tensor
     """``(rows, n)`` int64."""
-    counts: Tensor = None  # type: ignore[assignment]  # ones, unless given
-    """How many voters share each row: ``(rows,)`` int64, at least 1; all 1 unless given."""
+    counts: Tensor = None  # type: ignore[assignment]  # None is replaced by ones
+    """The number of voters who share each row: ``(rows,)`` int64, at least 1; by default all 1."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """What a PrefLib file says besides: ``{"TITLE": …}``."""
+    """Other lines of a PrefLib file: ``{"TITLE": …}``."""
 
     def __post_init__(self) -> None:
         check_integer(self.ranks, "Rankings takes ranks", RankingsError)
@@ -66,7 +70,7 @@ class Rankings:
             row = int((counts < 1).int().argmax())
             raise RankingsError(f"row {row} has count {int(counts[row])}; a count is at least 1")
         check_total(counts.tolist(), "counts")
-        _check_ranks(ranks, items)
+        check_ranks(ranks)
         for name, value in (
             ("items", items),
             ("ranks", ranks),
@@ -81,7 +85,7 @@ class Rankings:
     ) -> "Rankings":
         """Rankings from orders ``(rows, k)`` of item numbers, best first, short ones padded with -1.
 
-        The items are named 0, 1, … unless given, and there are k of them then.
+        Without ``items`` there are k items, named 0, 1, ….
 
         >>> Rankings.from_orders(torch.tensor([[2, 0, 1], [1, -1, -1]])).ranks
         tensor([[ 1,  2,  0],
@@ -90,20 +94,8 @@ class Rankings:
         check_integer(orders, "Rankings.from_orders takes orders", RankingsError)
         if orders.ndim != 2:
             raise RankingsError(f"Rankings.from_orders takes orders (rows, k), not {tuple(orders.shape)}")
-        names = [str(item) for item in range(orders.shape[1])] if items is None else items
-        wide, n = orders.to("cpu", torch.int64), len(names)
-        outside = (wide < -1) | (wide >= n)
-        gap = (wide[:, 1:] >= 0) & (wide[:, :-1] < 0)
-        for bad, what in (outside, f"an item that is none of 0..{n - 1}"), (gap, "an item after padding"):
-            if bad.any():
-                raise RankingsError(f"row {int(bad.any(1).int().argmax())} of the orders holds {what}")
-        ranks = torch.full((len(wide), n + 1), -1)
-        ranks.scatter_(1, wide.where(wide >= 0, n), torch.arange(wide.shape[1]).expand(wide.shape))
-        ranks = ranks[:, :n]
-        short = (ranks >= 0).sum(1) < (wide >= 0).sum(1)
-        if short.any():
-            raise RankingsError(f"row {int(short.int().argmax())} of the orders holds an item twice")
-        return cls(names, ranks, counts)  # type: ignore[arg-type]
+        names = _numbers(orders.shape[1]) if items is None else items
+        return cls(names, ranks_from_orders(orders, len(names)), counts)  # type: ignore[arg-type]
 
     @classmethod
     def from_scores(cls, scores: Tensor, items: Sequence[str] | None = None) -> "Rankings":
@@ -119,30 +111,21 @@ class Rankings:
             )
         if scores.ndim != 2:
             raise RankingsError(f"Rankings.from_scores takes scores (rows, n), not {tuple(scores.shape)}")
-        unranked = (
-            scores.isnan() if scores.is_floating_point() else torch.zeros_like(scores, dtype=torch.bool)
-        )
-        below = scores.to(torch.float64).where(~unranked, -torch.inf)
-        ordered, order = below.sort(dim=1, descending=True, stable=True)
-        levels = torch.zeros(scores.shape, dtype=torch.int64)
-        levels[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).cumsum(1)
-        ranks = torch.empty_like(levels).scatter_(1, order, levels).masked_fill(unranked, -1)
-        names = [str(item) for item in range(scores.shape[1])] if items is None else items
-        return cls(names, ranks)
+        return cls(_numbers(scores.shape[1]) if items is None else items, ranks_from_scores(scores))
 
     @property
     def n(self) -> int:
-        """How many items there are."""
+        """The number of items."""
         return len(self.items)
 
     @property
     def voters(self) -> int:
-        """How many voters there are: the sum of the counts."""
+        """The number of voters: the sum of the counts."""
         return int(self.counts.sum())
 
     @property
     def weights(self) -> Tensor:
-        """The counts as float64 ``(rows,)``, as the ``fit`` of a law takes them."""
+        """The counts as float64 ``(rows,)``: the weights that the ``fit`` of a law takes."""
         return self.counts.to(torch.float64)
 
     @property
@@ -153,10 +136,10 @@ class Rankings:
     @property
     def strict(self) -> bool:
         """Whether no row has a tie."""
-        return not bool(_tied(self.ranks).any())
+        return not bool(tied_rows(self.ranks).any())
 
     def orders(self) -> Tensor:
-        """The rows as orders ``(rows, n)``, best first; an error unless all are complete and strict."""
+        """The rows as orders ``(rows, n)``, best first; they must be complete and strict."""
         if not self.complete:
             row, item = (self.ranks < 0).nonzero()[0].tolist()
             raise RankingsError(
@@ -165,8 +148,8 @@ class Rankings:
         return self.to_padded_orders()
 
     def to_padded_orders(self) -> Tensor:
-        """The rows as orders ``(rows, n)`` of the ranked items, best first, then -1; ties are an error."""
-        tied = _tied(self.ranks)
+        """The rows as orders ``(rows, n)`` of the ranked items, best first, then -1; they must be strict."""
+        tied = tied_rows(self.ranks)
         if tied.any():
             row = int(tied.int().argmax())
             ranks = self.ranks[row].tolist()
@@ -176,20 +159,44 @@ class Rankings:
                 f"row {row} ties {self.items[first]!r} and {self.items[second]!r};"
                 " break_ties(generator) puts tied items in a random order"
             )
-        orders = torch.full((len(self), self.n + 1), -1)
-        places = self.ranks.where(self.ranks >= 0, self.n)
-        orders.scatter_(1, places, torch.arange(self.n).expand(self.ranks.shape))
-        orders[:, self.n] = -1
-        return orders[:, : self.n].contiguous()
+        return orders_from_ranks(self.ranks)
+
+    def voter_orders(self) -> Tensor:
+        """The orders ``(voters, n)``, a row for each voter: the data that a model is trained on.
+
+        >>> Rankings(["a", "b"], torch.tensor([[1, 0]]), torch.tensor([2])).voter_orders()
+        tensor([[1, 0],
+                [1, 0]])
+        """
+        if self.voters * max(self.n, 1) > MOST_NUMBERS:
+            raise RankingsError(
+                f"{self.voters} voters who rank {self.n} items are too many for a row each; their orders hold"
+                f" at most {MOST_NUMBERS} numbers"
+            )
+        return self.orders().repeat_interleave(self.counts, 0)
+
+    def with_items(self, items: Sequence[str]) -> "Rankings":
+        """The same rankings with the items numbered as in ``items``, which has the same names.
+
+        >>> Rankings(["a", "b", "c"], torch.tensor([[0, 1, 2]])).with_items(["c", "a", "b"]).ranks
+        tensor([[2, 0, 1]])
+        """
+        number = {name: column for column, name in enumerate(self.items)}
+        odd = sorted(set(items) - set(number)) or sorted(set(number) - set(items))
+        if odd or len(items) != self.n:
+            where = "the rankings" if odd and odd[0] in number else "the other items"
+            fault = f"{odd[0]!r} is in {where} only" if odd else f"there are {len(items)}, not {self.n}"
+            raise RankingsError(f"with_items takes the same items in another order, but {fault}")
+        return Rankings(items, self.ranks[:, [number[name] for name in items]], self.counts, self.metadata)
 
     def break_ties(self, generator: torch.Generator | None = None) -> "Rankings":
-        """The same rankings with tied items in a random order, drawn for each voter alone.
+        """The same rankings with tied items in a random order, drawn anew for each voter.
 
         >>> tied = Rankings(["a", "b"], torch.tensor([[0, 0]]), torch.tensor([1000]))
         >>> tied.break_ties(torch.Generator().manual_seed(0)).strict
         True
         """
-        tied = _tied(self.ranks)
+        tied = tied_rows(self.ranks)
         copies = torch.where(tied, self.counts, 1)
         _check_voters(int(copies.sum()), "break ties")
         ranks = self.ranks.repeat_interleave(copies, 0)
@@ -202,7 +209,7 @@ class Rankings:
     def split(
         self, fraction: float, generator: torch.Generator | None = None
     ) -> tuple["Rankings", "Rankings"]:
-        """Two parts by voter, drawn at random: all but a fraction, and that fraction (rounded).
+        """Two random parts of the voters: all but a fraction, and that fraction (rounded).
 
         >>> votes = Rankings(["a", "b"], torch.tensor([[0, 1], [1, 0]]), torch.tensor([60, 40]))
         >>> train, held_out = votes.split(0.25, torch.Generator().manual_seed(0))
@@ -220,8 +227,18 @@ class Rankings:
         there = torch.bincount(chosen, minlength=len(self))
         return self._with_counts(self.counts - there), self._with_counts(there)
 
+    def resample(self, generator: torch.Generator | None = None) -> "Rankings":
+        """As many voters, drawn with replacement.
+
+        >>> votes = Rankings(["a", "b"], torch.tensor([[0, 1], [1, 0]]), torch.tensor([60, 40]))
+        >>> votes.resample(torch.Generator().manual_seed(0)).voters
+        100
+        """
+        drawn = torch.multinomial(self.weights, self.voters, replacement=True, generator=generator)
+        return self._with_counts(torch.bincount(drawn, minlength=len(self)))
+
     def distinct(self) -> "Rankings":
-        """The same voters with equal rows made one, in the order of first appearance."""
+        """The same voters with equal rows merged, in the order of first appearance."""
         first: dict[tuple[int, ...], int] = {}
         number = [first.setdefault(tuple(row), len(first)) for row in self.ranks.tolist()]
         if len(first) == len(self):
@@ -233,7 +250,7 @@ class Rankings:
         return len(self.ranks)
 
     def __eq__(self, other: object) -> bool:
-        """Equal items, ranks and counts, row by row; the metadata does not matter."""
+        """Whether items, ranks and counts are equal, row by row; the metadata is not compared."""
         if not isinstance(other, Rankings):
             return NotImplemented
         same = self.items == other.items and torch.equal(self.ranks, other.ranks)
@@ -251,130 +268,11 @@ class Rankings:
         return Rankings(self.items, self.ranks[some], counts[some], self.metadata)
 
 
-def read_rankings(
-    path: str | os.PathLike[str],
-    format: str | None = None,
-    *,
-    items: Sequence[str] | None = None,
-    first_rank: int = 1,
-) -> Rankings:
-    """Rankings from a PrefLib file (.soc, .soi, .toc, .toi), a CSV or a parquet table.
-
-    The suffix says which; ``format`` says it where the suffix does not (``"soc"``, …), or which layout a
-    table has, ``"orders"``, ``"ranks"`` or ``"long"`` (see :mod:`factorank.data.rankings.tables`), where the
-    names of its columns leave it open. ``items`` names all items in order, for tables that may not mention
-    every one; ``first_rank`` is the rank of the best item in tables of ranks. Whatever is not as it should be
-    is a :class:`factorank.RankingsError` that begins with file and line.
-
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "votes.csv")
-    >>> _ = path.write_text("count,ann,bob,cat\\n3,1,2,3\\n1,2,1,\\n")
-    >>> read_rankings(path)
-    Rankings(3 items, 2 rows, 4 voters, strict)
-    """
-    return read_rows(path, format, items=items, first_rank=first_rank)[0].distinct()
-
-
-def read_rows(
-    path: str | os.PathLike[str],
-    format: str | None = None,
-    *,
-    items: Sequence[str] | None = None,
-    first_rank: int = 1,
-) -> tuple[Rankings, list[str]]:
-    """The same rankings, a row for each in the file though they be equal, and where each stands."""
-    path, kind, layout = _format(path, format)
-    if kind in preflib.TYPES:
-        parts = preflib.parse(read_text(path), path, kind)
-        if items is not None and list(items) != parts.items:
-            fail(str(path), f"the items are {', '.join(parts.items)}, not {', '.join(items)}")
-    else:
-        table = cells.read_csv(path) if kind == "csv" else cells.read_parquet(path)
-        parts = tables.parse(table, layout, items, first_rank)
-    check_total(parts.counts, str(path))
-    ranks = torch.tensor(parts.ranks, dtype=torch.int64).view(len(parts.ranks), len(parts.items))
-    counts = torch.tensor(parts.counts, dtype=torch.int64)
-    return Rankings(parts.items, ranks, counts, parts.metadata), parts.places
-
-
-def write_rankings(rankings: Rankings, path: str | os.PathLike[str], format: str | None = None) -> None:
-    """Write rankings to a PrefLib file (.soc, .soi, .toc, .toi), a CSV or a parquet table, by the suffix.
-
-    A table has the layout ``format``, ``"ranks"`` unless given. The file is written whole or not at all, and
-    what the format cannot hold is an error: reading it gives the same rankings back. (Except that a table
-    of orders sorts the items unless the reader names them, and that a table of ranks of items that are named
-    by numbers does not tell its layout, so that the reader has to.)
-
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "votes.toi")
-    >>> write_rankings(Rankings(["ann", "bob", "cat"], torch.tensor([[1, 0, 1]])), path)
-    >>> path.read_text().splitlines()[-1]
-    '1: 2,{1,3}'
-    """
-    path, kind, layout = _format(path, format)
-    if len(rankings) == 0:
-        fail(str(path), "there is no ranking to write")
-    if kind in preflib.TYPES:
-        write_whole(path, preflib.unparse(_parts(rankings.distinct()), path, kind))
-        return
-    columns, rows = tables.unparse(_parts(rankings), layout or "ranks", str(path))
-    write_whole(
-        path, cells.csv_text(columns, rows) if kind == "csv" else cells.parquet_bytes(columns, rows, path)
-    )
-
-
-def _format(path: str | os.PathLike[str], format: str | None) -> tuple[Path, str, str | None]:
-    """The path, the kind of file, and the layout if ``format`` gives one."""
-    path = Path(path)
-    kind, layout = path.suffix.lower().lstrip("."), None
-    if format in tables.LAYOUTS:
-        layout = format
-    elif format is not None:
-        kind = format
-    kinds = (*preflib.TYPES, "csv", "parquet")
-    if kind not in kinds or (layout and kind in preflib.TYPES):
-        asked = f"format={format!r}" if format else f"the suffix {path.suffix!r}"
-        fail(
-            str(path),
-            f"{asked} is not a format of rankings; there are {', '.join(kinds)},"
-            f" and for csv and parquet the layouts {', '.join(tables.LAYOUTS)}",
-        )
-    return path, kind, layout
-
-
-def _parts(rankings: Rankings) -> Parts:
-    items, metadata = list(rankings.items), rankings.metadata
-    return Parts(items, rankings.ranks.tolist(), rankings.counts.tolist(), metadata=metadata)
-
-
-def _tied(ranks: Tensor) -> Tensor:
-    """Which rows hold a tie: fewer levels than ranked items."""
-    return (
-        ranks.amax(1) + 1 < (ranks >= 0).sum(1)
-        if ranks.shape[1]
-        else torch.zeros(len(ranks), dtype=torch.bool)
-    )
-
-
-def _check_ranks(ranks: Tensor, items: Sequence[Any]) -> None:
-    """Every row uses the levels 0..k without a gap and ranks something."""
-    n = len(items)
-    faults = [((ranks < -1) | (ranks >= max(n, 1))).any(1)]
-    levels = torch.zeros((len(ranks), n + 1), dtype=torch.bool)
-    levels.scatter_(1, torch.where((ranks < 0) | (ranks >= n), n, ranks), True)
-    faults.append((ranks < 0).all(1))
-    faults.append(
-        (levels[:, 1:n] & ~levels[:, : n - 1]).any(1) if n > 1 else torch.zeros(len(ranks), dtype=torch.bool)
-    )
-    words = f"a rank outside -1..{n - 1}", "no ranked item", "a gap in its ranks"
-    for fault, word in zip(faults, words, strict=True):
-        if fault.any():
-            row = int(fault.int().argmax())
-            raise RankingsError(
-                f"row {row} holds {word}: {ranks[row].tolist()}; ranks are 0, 1, … and -1 for unranked"
-            )
+def _numbers(n: int) -> list[str]:
+    """Names for items that have none."""
+    return [str(item) for item in range(n)]
 
 
 def _check_voters(voters: int, what: str) -> None:
-    if voters > _MOST_VOTERS:
-        raise RankingsError(f"cannot {what} {voters} voters one by one; at most {_MOST_VOTERS}")
+    if voters > MOST_VOTERS:
+        raise RankingsError(f"cannot {what} {voters} voters one by one; at most {MOST_VOTERS}")

@@ -1,7 +1,7 @@
 """Ratings of items by users: MovieLens, Jester or any table as compact arrays, and lists drawn from them."""
 
-from factorank.data.ratings.core import Ratings
-from factorank.data.ratings.lists import order_of
-from factorank.data.ratings.load import load_ratings
+from factorank.data.ratings.loading import load_ratings
+from factorank.data.ratings.random_lists import order_of
+from factorank.data.ratings.ratings import Ratings
 
 __all__ = ["Ratings", "load_ratings", "order_of"]

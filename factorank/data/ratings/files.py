@@ -1,4 +1,4 @@
-"""Where ratings are: a file, a file in a folder, or a file in a zip as the publishers offer them."""
+"""The file that holds ratings: on disk, in a folder, or in a zip as publishers offer them."""
 
 import shutil
 import tempfile
@@ -18,7 +18,7 @@ ENDINGS = (".csv", ".parquet", ".tsv", ".npz", ".npy", ".dat", ".txt", ".data", 
 
 
 @dataclass(frozen=True)
-class Source:
+class RatingsFile:
     """A file on disk, or a member of a zip on disk."""
 
     path: Path
@@ -32,19 +32,19 @@ class Source:
         return (self.path.name if self.member is None else PurePosixPath(self.member).name).lower()
 
     @property
-    def called(self) -> str:
+    def stem(self) -> str:
         """The name of the file without its suffix, for titles."""
         return PurePosixPath(self.member or self.path.name).stem
 
     @property
     def folder(self) -> str:
-        """The name of the folder it lies in; of the zip, for a member that lies in none."""
+        """The name of its folder, or of the zip for a member that is in no folder."""
         if self.member is None:
             return self.path.resolve().parent.name
         return PurePosixPath(self.member).parent.name or self.path.stem
 
     def read(self, size: int = -1) -> bytes:
-        """The bytes, or the first ``size`` of them; a damaged member is refused."""
+        """All bytes, or the first ``size``; a damaged member is refused."""
         if self.member is None:
             with self.path.open("rb") as file:
                 return file.read(size)
@@ -52,7 +52,7 @@ class Source:
             return stream.read(size)
 
     def blocks(self, size: int = 1 << 25) -> Iterator[bytes]:
-        """The member of a zip in pieces of whole lines, the next one unpacked while the last is in use."""
+        """The member of a zip in blocks of whole lines; the next is unpacked while the last is in use."""
         assert self.member is not None
         with (
             _unzipped(self.path) as archive,
@@ -72,7 +72,7 @@ class Source:
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """A path to the file: a member is unpacked beside others' temporary files while the block runs."""
+        """A path to the file; a member is unpacked to a temporary file while the block runs."""
         if self.member is None:
             yield self.path
             return
@@ -82,40 +82,40 @@ class Source:
             unpacked.flush()
             yield Path(unpacked.name)
 
-    def beside(self, *names: str) -> "Source | None":
-        """The first file of such a name in the same folder, if there is one."""
+    def beside(self, *names: str) -> "RatingsFile | None":
+        """The first of these names that is in the same folder, or None."""
         for name in names:
             if self.member is None:
                 if (self.path.parent / name).is_file():
-                    return Source(self.path.parent / name)
+                    return RatingsFile(self.path.parent / name)
             else:
                 member = str(PurePosixPath(self.member).parent / name)
                 with _unzipped(self.path) as archive:
                     if member in archive.namelist():
-                        return Source(self.path, member)
+                        return RatingsFile(self.path, member)
         return None
 
 
-def find(path: Path) -> Source:
-    """The file of ratings that a path means, or an error that says what is there."""
+def find_ratings(path: Path) -> RatingsFile:
+    """The file of ratings at a path; an error says what is there instead."""
     if not path.exists():
         raise RatingsError(f"there is no file or folder {path}")
     if path.is_dir():
         names = sorted(file.name for file in path.iterdir() if file.is_file())
-        return Source(path / _choose(names, str(path), "folder"))
+        return RatingsFile(path / _choose(names, str(path), "folder"))
     if path.stat().st_size == 0:
         raise RatingsError(f"{path}: the file is empty")
     if path.suffix.lower() == ".zip":
         with _unzipped(path) as archive:
             names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
-            return Source(path, _choose(names, str(path), "zip"))
-    return Source(path)
+            return RatingsFile(path, _choose(names, str(path), "zip"))
+    return RatingsFile(path)
 
 
 def _choose(names: list[str], where: str, kind: str) -> str:
     for wanted in NAMES:
-        if found := [name for name in names if PurePosixPath(name).name == wanted]:
-            return found[0]
+        if matches := [name for name in names if PurePosixPath(name).name == wanted]:
+            return matches[0]
     possible = [name for name in names if name.lower().endswith(ENDINGS)]
     if len(possible) != 1:
         listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "") if names else "nothing"
@@ -133,8 +133,3 @@ def _unzipped(path: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise RatingsError(f"{path}: damaged or downloaded only in part, fetch it again: {error}") from None
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says first: polars and numpy go on with advice on their own options."""
-    return [*str(error).splitlines(), ""][0]

@@ -9,9 +9,9 @@ import io
 
 import numpy as np
 
-from factorank.data.ratings.build import from_columns
-from factorank.data.ratings.core import Ratings
-from factorank.data.ratings.files import Source, first_line
+from factorank.data.frames import first_line
+from factorank.data.ratings.files import RatingsFile
+from factorank.data.ratings.ratings import Ratings
 from factorank.data.ratings.tables import polars_for
 from factorank.errors import RatingsError
 
@@ -20,8 +20,8 @@ SHIFT, SCALE = 10.0, 0.25
 """Relevance (rating + 10) / 4, so 0..5."""
 
 
-def read_jester(source: Source) -> Ratings:
-    """Ratings from an npz or npy matrix, or the publisher's table as text or in Excel's format."""
+def read_jester(source: RatingsFile) -> Ratings:
+    """Ratings from an npz or npy matrix, or from the publisher's table as text or in Excel's format."""
     if source.name.endswith((".npz", ".npy")):
         return from_matrix(_array(source), str(source))
     table = _sheet(source) if source.name.endswith((".xls", ".xlsx")) else _text(source)
@@ -29,7 +29,7 @@ def read_jester(source: Source) -> Ratings:
 
 
 def from_matrix(matrix: np.ndarray, where: str) -> Ratings:
-    """Ratings from a matrix ``(users, jokes)``; NaN or 99: not rated. Users and jokes count from 1."""
+    """Ratings from a matrix ``(users, jokes)``; NaN and 99 mean not rated. Users and jokes count from 1."""
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise RatingsError(
             f"{where}: a matrix of users by jokes is needed, not {matrix.dtype} {matrix.shape}"
@@ -44,17 +44,17 @@ def from_matrix(matrix: np.ndarray, where: str) -> Ratings:
             f" {joke + 1} has {matrix[user, joke]:g}"
         )
     users, jokes = np.nonzero(rated)
-    return from_columns(
+    return Ratings.from_rows(
         users + 1, jokes + 1, matrix[rated], where=where, scale=(SHIFT, SCALE), source="jester"
     )
 
 
-def _array(source: Source) -> np.ndarray:
+def _array(source: RatingsFile) -> np.ndarray:
     data = source.read()
     try:
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
         arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded}
-    except Exception as error:  # a damaged zip, npy header or stream, each with an error of its own
+    except Exception as error:  # a damaged zip, npy header or stream has an error of its own
         raise RatingsError(
             f"{source}: damaged or downloaded only in part, or no numpy file: {error}"
         ) from None
@@ -63,7 +63,7 @@ def _array(source: Source) -> np.ndarray:
     return arrays.get("ratings", next(iter(arrays.values())))
 
 
-def _text(source: Source) -> np.ndarray:
+def _text(source: RatingsFile) -> np.ndarray:
     text = source.read().decode("ascii", errors="replace")
     first = text.lstrip().split("\n", 1)[0]
     separator = next((each for each in (",", ";", "\t") if each in first), None)
@@ -73,7 +73,7 @@ def _text(source: Source) -> np.ndarray:
         raise RatingsError(f"{source}: not a matrix of numbers: {error}") from None
 
 
-def _sheet(source: Source) -> np.ndarray:
+def _sheet(source: RatingsFile) -> np.ndarray:
     polars = polars_for(source)
     with source.on_disk() as path:
         try:
@@ -89,7 +89,7 @@ def _sheet(source: Source) -> np.ndarray:
 
 
 def _without_counts(matrix: np.ndarray, where: str) -> np.ndarray:
-    """The matrix without its first column, if that is the number of jokes rated; it must then be right."""
+    """The matrix without its first column if that is the number of jokes rated, which is then checked."""
     counts, rest = matrix[:, 0], matrix[:, 1:]
     if ((counts == counts.round()) & (counts >= 0) & (counts <= rest.shape[1])).all():
         rated = (rest != UNRATED).sum(1)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from factorank.data.ratings.build import from_columns
-from factorank.data.ratings.core import Ratings
-from factorank.data.ratings.files import Source, first_line
-from factorank.data.ratings.items import ItemTable
+from factorank.data.frames import first_line
+from factorank.data.ratings.files import RatingsFile
+from factorank.data.ratings.item_table import ItemTable
+from factorank.data.ratings.ratings import Ratings
 from factorank.errors import RatingsError
 
 NO_GENRE = "(no genres listed)"
@@ -22,8 +22,8 @@ _NAME = re.compile(r"ml-?\d+[mk]", re.IGNORECASE)
 _YEAR = re.compile(r"\((\d{4})[^)]*\)\s*$")
 
 
-def read_double_colons(source: Source, missing: str) -> Ratings:
-    """Ratings from ``user::item::rating::time`` lines, with polars if it is there, else with numpy."""
+def read_double_colons(source: RatingsFile, missing: str) -> Ratings:
+    """Ratings from lines ``user::item::rating::time``, read by polars if it is installed, else by numpy."""
     data = source.read()
     if not data.endswith(b"\n"):
         line = data.count(b"\n") + 1
@@ -31,17 +31,23 @@ def read_double_colons(source: Source, missing: str) -> Ratings:
             f"{source}:{line}: the last line has no end, so the file was cut off; fetch it again"
         )
     users, items, values = _columns(data.replace(b"::", b"\t"), str(source))
-    return from_columns(
-        users, items, values, where=str(source), missing=missing, scale=(0.0, 1.0), source=name_of(source)
+    return Ratings.from_rows(
+        users,
+        items,
+        values,
+        where=str(source),
+        missing=missing,
+        scale=(0.0, 1.0),
+        source=release_name(source),
     )
 
 
-def name_of(source: Source) -> str:
-    """ "ml-1m", "ml-32m", …, by the folder or zip it came in; "movielens" where that says nothing."""
+def release_name(source: RatingsFile) -> str:
+    """ "ml-1m", "ml-32m", … by the name of the folder or zip, else "movielens"."""
     return source.folder.lower() if _NAME.match(source.folder) else "movielens"
 
 
-def read_movies(source: Source) -> ItemTable:
+def read_movies(source: RatingsFile) -> ItemTable:
     """The movies of ``movies.dat`` or ``movies.csv``: titles, genre indicators and the scaled year."""
     if source.name.endswith(".dat"):
         data = source.read()
@@ -64,8 +70,8 @@ def read_movies(source: Source) -> ItemTable:
         for genre in listed.split("|"):
             if genre in column:
                 features[number, column[genre]] = 1
-        if found := _YEAR.search(title):
-            features[number, -1] = (int(found[1]) - YEAR[0]) / YEAR[1]
+        if year := _YEAR.search(title):
+            features[number, -1] = (int(year[1]) - YEAR[0]) / YEAR[1]
     return ItemTable(
         [int(row[0]) for row in rows],
         [row[1].strip() for row in rows],

@@ -1,4 +1,4 @@
-"""Ratings as one safetensors file: the arrays, and ids and titles as text beside them. Nothing is pickled."""
+"""Ratings as one safetensors file: the arrays, with ids and titles as JSON. Nothing is pickled."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from factorank.errors import RatingsError
 from factorank.files import write_whole
 
 if TYPE_CHECKING:
-    from factorank.data.ratings.core import Ratings
+    from factorank.data.ratings.ratings import Ratings
 
 FORMAT, VERSION = "factorank ratings", 1
 ARRAYS = {"starts": torch.int64, "items": torch.int32, "values": torch.float32}
@@ -22,6 +22,7 @@ NUMBERS = ("shift", "scale", "source")
 
 
 def save(ratings: "Ratings", file: str | os.PathLike[str]) -> None:
+    """Write ratings to a file, whole or not at all."""
     from safetensors.torch import save as pack
 
     tensors = {name: getattr(ratings, name) for name in ARRAYS}
@@ -49,8 +50,8 @@ def load(file: str | os.PathLike[str]) -> dict[str, Any]:
     except (SafetensorError, ValueError) as error:
         raise RatingsError(f"{file}: damaged, or no safetensors file: {error}") from None
     if about.get("version") != VERSION:
-        found = about.get("version", "no ratings of this library")
-        raise RatingsError(f"{file}: version {VERSION} of saved ratings is read; this is {found}")
+        version = about.get("version", "no ratings of this library")
+        raise RatingsError(f"{file}: version {VERSION} of saved ratings is read; this is {version}")
     fields = {name: about[name] for name in NUMBERS}
     fields |= {name: _unpacked(tensors[name]) for name in TEXTS if name in tensors}
     fields |= {name: tensors[name] for name in (*ARRAYS, "features") if name in tensors}
@@ -61,7 +62,7 @@ def load(file: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _packed(value: Sequence[Any]) -> Tensor:
-    """Whole numbers as they are, all else as the bytes of JSON."""
+    """Whole numbers as int64, other values as the bytes of JSON."""
     if value and all(isinstance(each, int) for each in value):
         return torch.tensor(value, dtype=torch.int64)
     return torch.frombuffer(bytearray(json.dumps(list(value)).encode()), dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""Any table with a user, an item and a rating in each row, as CSV or parquet, read by polars as a stream."""
+"""Tables with a user, an item and a rating in each row, CSV or parquet, read by polars as a stream."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from factorank.data.ratings.build import Coded, from_columns
-from factorank.data.ratings.core import Ratings
-from factorank.data.ratings.files import Source, first_line
-from factorank.data.ratings.items import ItemTable
+from factorank.data.frames import first_line, frame_errors, polars_module
+from factorank.data.ratings.columns import CodedNames
+from factorank.data.ratings.files import RatingsFile
+from factorank.data.ratings.item_table import ItemTable
+from factorank.data.ratings.ratings import Ratings
 from factorank.errors import RatingsError
 
-KNOWN = {
+COLUMN_NAMES = {
     "user": ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "voter", "voterid"),
     "item": (
         *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin"),
@@ -21,42 +22,36 @@ KNOWN = {
     ),
     "rating": ("rating", "ratings", "score", "stars", "overall", "value", "bookrating", "relevance"),
 }
-"""Names of columns that are recognised, in lower case and without anything but letters."""
+"""Names of columns that are recognised, in lower case and with letters only."""
 TITLES = ("title", "name", "itemname", "movietitle", "booktitle")
 
 
-def read_table(source: Source, asked: dict[str, str | None], missing: str) -> Ratings:
-    """Ratings from a CSV or parquet file; ``asked`` names the columns, where their names do not tell."""
-    if (streamed := _stream(source, asked)) is not None:
-        return from_columns(*streamed, where=str(source), missing=missing, first_row=2, source=source.called)
-    with source.on_disk() as path:
-        frame, header = _scan(path, source)
-        columns = choose_columns(frame.collect_schema().names(), asked, str(source), header)
-        found = _collect(frame, columns, source, path)
-    users, items = (_ids(found[columns[name]], source, name, header) for name in ("user", "item"))
-    values = found[columns["rating"]].to_numpy()
-    return from_columns(
-        users,
-        items,
-        values,
-        where=str(source),
-        missing=missing,
-        first_row=1 + header,
-        source=source.called,
+def read_table(source: RatingsFile, named: dict[str, str | None], missing: str) -> Ratings:
+    """Ratings from a CSV or parquet file; ``named`` are the names of columns that are not recognised."""
+    header, columns = True, _stream(source, named)
+    if columns is None:
+        with source.on_disk() as path:
+            frame, header = _scan(path, source)
+            chosen = choose_columns(frame.collect_schema().names(), named, str(source), header)
+            table = _collect(frame, chosen, source, path)
+        users, items = (_ids(table[chosen[role]], source, role, header) for role in ("user", "item"))
+        columns = [users, items, table[chosen["rating"]].to_numpy()]
+    return Ratings.from_rows(
+        *columns, where=str(source), missing=missing, first_row=1 + header, source=source.stem
     )
 
 
-def read_items(source: Source, item: str | None) -> ItemTable:
-    """An item table: a column of ids, perhaps one of titles, and all columns of numbers as features.
+def read_items(source: RatingsFile, item: str | None) -> ItemTable:
+    """An item table: a column of ids, perhaps a column of titles, and all columns of numbers as features.
 
-    Numbers are centred and divided by their standard deviation; a missing one counts as the mean.
+    Numbers are centred and divided by their standard deviation; a missing number counts as the mean.
     """
     import polars
 
     with source.on_disk() as path:
         frame = _scan(path, source, least=2, inferred=None)[0].collect()
     names = frame.columns
-    key = item if item in names else _guess(names, KNOWN["item"])
+    key = item if item in names else _guess(names, COLUMN_NAMES["item"])
     if key is None:
         key = _guess(names, ("id",))
     if key is None:
@@ -80,15 +75,15 @@ def read_items(source: Source, item: str | None) -> ItemTable:
 
 
 def choose_columns(
-    names: list[str], asked: dict[str, str | None], where: str, header: bool = True
+    names: list[str], named: dict[str, str | None], where: str, header: bool = True
 ) -> dict[str, str]:
-    """Which column is the user, the item and the rating: as asked, else by its name, else by its place."""
+    """The columns of user, item and rating: by ``named``, else by a recognised name, else by place."""
     chosen: dict[str, str] = {}
-    for number, (role, wanted) in enumerate(asked.items()):
+    for number, (role, wanted) in enumerate(named.items()):
         if not header and wanted is None and len(names) >= 3:
             wanted = names[number]
         if wanted is None:
-            wanted = _guess(names, KNOWN[role])
+            wanted = _guess(names, COLUMN_NAMES[role])
         if wanted is None or wanted not in names:
             what = f"no column is recognised as the {role}" if wanted is None else f"no column {wanted!r}"
             raise RatingsError(f"{where}: {what}; there are {', '.join(names)}. Say {role}='…'")
@@ -101,15 +96,9 @@ def choose_columns(
 
 
 def polars_for(where: object) -> Any:
-    """polars, or an error that says how to get it."""
-    try:
-        import polars
-    except ImportError:
-        raise RatingsError(
-            f"{where}: tables are read with polars: pip install 'factorank[data]'. (Ratings.save writes a"
-            " file that Ratings.load reads without it.)"
-        ) from None
-    return polars
+    """The module polars, or an error that says how to install it."""
+    advice = ". (Ratings.save writes a file that Ratings.load reads without it.)"
+    return polars_module(where, RatingsError, "a table of ratings", advice)
 
 
 def cells(line: str) -> tuple[str, list[str]]:
@@ -119,20 +108,20 @@ def cells(line: str) -> tuple[str, list[str]]:
 
 
 def is_header(names: list[str]) -> bool:
-    """Whether a first line names columns: whether some cell is not a number."""
+    """Whether the first line of a table names its columns: some cell is not a number."""
     return not all(re.fullmatch(r"[-+]?\d+(\.\d*)?", name) for name in names)
 
 
-def _guess(names: list[str], known: tuple[str, ...]) -> str | None:
+def _guess(names: list[str], recognised: tuple[str, ...]) -> str | None:
     plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in reversed(names)}
-    return next((plain[name] for name in known if name in plain), None)
+    return next((plain[name] for name in recognised if name in plain), None)
 
 
-def _stream(source: Source, asked: dict[str, str | None]) -> list[np.ndarray] | None:
-    """The three columns of a plain CSV in a zip, parsed as it is unpacked: no copy of the table is made.
+def _stream(source: RatingsFile, named: dict[str, str | None]) -> list[Any] | None:
+    """The three columns of a plain CSV in a zip, parsed while it is unpacked, without a copy of the table.
 
-    Plain means: columns with names, ids that are whole numbers, and no quotes, within which a line end would
-    not end a row. None means that it is not, and must be read with more care (or refused).
+    A plain CSV names its columns, has whole numbers as ids, and no quotes, within which a line end would not
+    end a row. For any other file the result is None.
     """
     if source.member is None or not source.name.endswith(".csv"):
         return None
@@ -145,7 +134,7 @@ def _stream(source: Source, asked: dict[str, str | None]) -> list[np.ndarray] | 
             separator, names = cells(first.decode("utf-8-sig", errors="replace").strip())
             if len(names) < 3 or not is_header(names) or b'"' in first:
                 return None
-            columns = list(choose_columns(names, asked, str(source)).values())
+            columns = list(choose_columns(names, named, str(source)).values())
             types = dict(zip(columns, (polars.Int64, polars.Int64, polars.Float32), strict=True))
             header = separator.join(names).encode() + b"\n"
         if b'"' in block:
@@ -156,24 +145,20 @@ def _stream(source: Source, asked: dict[str, str | None]) -> list[np.ndarray] | 
             )
         except polars.exceptions.PolarsError:
             return None
-        found = [frame[name] for name in columns]
-        if found[0].null_count() or found[1].null_count():
+        users, items, ratings = (frame[name] for name in columns)
+        if users.null_count() or items.null_count():
             return None
-        parts.append(tuple(column.to_numpy() for column in found))
+        parts.append((users.to_numpy(), items.to_numpy(), ratings.to_numpy()))
     return [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else None
 
 
-def _scan(path: Path, source: Source, least: int = 3, inferred: int | None = 1000) -> tuple[Any, bool]:
-    """A lazy frame, and whether the file names its columns; types are those of so many rows, None for all."""
+def _scan(path: Path, source: RatingsFile, least: int = 3, inferred: int | None = 1000) -> tuple[Any, bool]:
+    """A lazy frame, and whether the file names its columns; ``inferred`` rows, or all, decide the types."""
     polars = polars_for(source)
     if source.name.endswith(".parquet"):
-        frame = polars.scan_parquet(path)
-        try:
+        with frame_errors(source, RatingsError, "damaged, or no parquet file"):
+            frame = polars.scan_parquet(path)
             frame.collect_schema()
-        except BaseException as error:  # damaged files make polars panic, which is no Exception
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
-            raise RatingsError(f"{source}: damaged, or no parquet file: {first_line(error)}") from None
         return frame, True
     with path.open("rb") as file:
         first = file.readline(1 << 16)
@@ -191,7 +176,7 @@ def _scan(path: Path, source: Source, least: int = 3, inferred: int | None = 100
     return frame, header
 
 
-def _collect(frame: Any, columns: dict[str, str], source: Source, path: Path, last: bool = False) -> Any:
+def _collect(frame: Any, columns: dict[str, str], source: RatingsFile, path: Path, last: bool = False) -> Any:
     """The three columns; the rating as Float32, ids as Int64 where all are whole numbers, else as text."""
     polars = polars_for(source)
     chosen = frame.select(columns.values()).with_columns(
@@ -202,15 +187,15 @@ def _collect(frame: Any, columns: dict[str, str], source: Source, path: Path, la
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        told = _no_number(path, source, columns["rating"])
-        if told is None and not last and not source.name.endswith(".parquet"):
-            # Later rows may hold what the first do not, such as 3.5 after whole numbers.
+        fault = _no_number(path, source, columns["rating"])
+        if fault is None and not last and not source.name.endswith(".parquet"):
+            # Later rows may have other types than the first, such as 3.5 after whole numbers.
             return _collect(_scan(path, source, inferred=None)[0], columns, source, path, last=True)
-        raise RatingsError(f"{source}: {told or first_line(error)}") from None
+        raise RatingsError(f"{source}: {fault or first_line(error)}") from None
 
 
-def _no_number(path: Path, source: Source, column: str) -> str | None:
-    """Where a rating is text that is no number, if that is what was wrong."""
+def _no_number(path: Path, source: RatingsFile, column: str) -> str | None:
+    """The first row whose rating is text and no number, or None if there is none."""
     polars = polars_for(source)
     header = True
     try:
@@ -232,7 +217,7 @@ def _no_number(path: Path, source: Source, column: str) -> str | None:
     return f"row {first + 1 + header} has the rating {texts[first]!r} in {column!r}, which is no number{more}"
 
 
-def _ids(column: Any, source: Source, role: str, header: bool) -> Any:
+def _ids(column: Any, source: RatingsFile, role: str, header: bool) -> Any:
     polars = polars_for(source)
     if column.null_count():
         row = int(column.is_null().arg_max()) + 1 + header
@@ -245,4 +230,4 @@ def _ids(column: Any, source: Source, role: str, header: bool) -> Any:
         )
     text = column.cast(polars.String)
     names = text.unique().sort()
-    return Coded(names.to_list(), text.cast(polars.Enum(names)).to_physical().to_numpy())
+    return CodedNames(names.to_list(), text.cast(polars.Enum(names)).to_physical().to_numpy())

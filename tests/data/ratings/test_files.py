@@ -9,10 +9,10 @@ import numpy as np
 import polars
 import pytest
 import torch
-from rated import as_rows
 
-from factorank.data.ratings import files, load, load_ratings
+from factorank.data.ratings import files, load_ratings, loading
 from factorank.errors import RatingsError
+from tests.data.ratings.rated import as_rows
 
 ROWS = [(1, 10, 5.0), (1, 30, 3.5), (2, 10, 4.0), (9, 20, 0.5), (9, 30, 1.0)]
 DOUBLE_COLONS = "".join(f"{u}::{i}::{v:g}::97830{u}\n" for u, i, v in ROWS)
@@ -114,12 +114,14 @@ def test_any_table(tmp_path, kind):
 @pytest.mark.parametrize("size", [1, 7, 40, 1000])
 def test_a_zip_is_read_in_pieces_of_whole_lines(tmp_path, size, monkeypatch):
     file = zipped(tmp_path / "ml-32m.zip", {"ml-32m/ratings.csv": COMMAS})
-    source = files.find(file)
+    source = files.find_ratings(file)
     pieces = list(source.blocks(size))
     assert b"".join(pieces).decode() == COMMAS
     assert all(piece.endswith(b"\n") for piece in pieces)
-    monkeypatch.setattr(files.Source, "blocks", lambda self, blocks=files.Source.blocks: blocks(self, size))
-    monkeypatch.setattr(files.Source, "on_disk", None)  # what is plain needs no copy
+    monkeypatch.setattr(
+        files.RatingsFile, "blocks", lambda self, blocks=files.RatingsFile.blocks: blocks(self, size)
+    )
+    monkeypatch.setattr(files.RatingsFile, "on_disk", None)  # what is plain needs no copy
     assert as_rows(load_ratings(file)) == ROWS
 
 
@@ -337,7 +339,7 @@ def test_the_cache_is_used_until_something_changes(tmp_path, monkeypatch):
     first = load_ratings(file, cache=cache)
     (kept,) = cache.iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr(load, "_load", None)  # reading the table again would fail
+        patch.setattr(loading, "_load", None)  # reading the table again would fail
         assert as_rows(load_ratings(file, cache=cache)) == as_rows(first) == ROWS
     kept.write_bytes(kept.read_bytes()[:-1])
     assert as_rows(load_ratings(file, cache=cache)) == ROWS

@@ -1,4 +1,4 @@
-"""Ratings from whatever file they come in."""
+"""Ratings from a file of any format."""
 
 import hashlib
 import json
@@ -6,11 +6,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from factorank.data.ratings.core import Ratings
-from factorank.data.ratings.files import Source, find
-from factorank.data.ratings.items import with_items
+from factorank.data.ratings.files import RatingsFile, find_ratings
+from factorank.data.ratings.item_table import with_items
 from factorank.data.ratings.jester import read_jester
-from factorank.data.ratings.movielens import name_of, read_double_colons, read_movies
+from factorank.data.ratings.movielens import read_double_colons, read_movies, release_name
+from factorank.data.ratings.ratings import Ratings
 from factorank.data.ratings.saving import VERSION
 from factorank.data.ratings.tables import cells, is_header, read_items, read_table
 from factorank.errors import RatingsError
@@ -36,19 +36,19 @@ def load_ratings(
       (``ratings.csv``), with titles, genres and years from ``movies.dat`` or ``movies.csv`` beside it;
     * Jester as an npz or npy matrix or as the publisher's table, in Excel's format or as text;
     * any CSV or parquet with a row for each rating. Columns are recognised by name (``userId``, ``item``,
-      ``stars``, …), or given as ``user``, ``item`` and ``rating``. Ids of digits only are read as numbers;
-    * what :meth:`Ratings.save` wrote.
+      ``stars``, …) unless ``user``, ``item`` and ``rating`` name them. Ids of digits are read as numbers;
+    * a file of :meth:`Ratings.save`.
 
-    Rules: a rating that is missing, NaN or infinite is refused, or its row dropped if ``missing="drop"``;
-    where a user rated an item twice the last row counts; users with few ratings are kept (see
+    A rating that is missing, NaN or infinite is refused, or its row is dropped if ``missing="drop"``. If a
+    user rated an item twice, the last row counts. Users with few ratings are kept (see
     :meth:`Ratings.filter`). A damaged or half-downloaded zip, a cut line, or a table without the three
     columns raises :class:`RatingsError`.
 
     Args:
         titles: a CSV or parquet table of the items: their ids, a column ``title`` or ``name``, and numbers
             that become ``features``.
-        cache: a folder in which the arrays are kept, by the name, size and date of the file and these
-            options; the next call reads them in a fraction of the time.
+        cache: a folder in which the arrays are kept under a name made from the file's name, size and date
+            and from these options; the next call reads them in a fraction of the time.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "stars.csv"
@@ -57,29 +57,31 @@ def load_ratings(
     >>> ratings, ratings.ids, ratings.values
     (Ratings(users=2, items=2, ratings=3), [10, 20], tensor([5.0000, 3.5000, 4.0000]))
     """
-    source = find(Path(path))
+    source = find_ratings(Path(path))
     if source.name.endswith(".safetensors"):
         return Ratings.load(source.path)
-    asked = {"user": user, "item": item, "rating": rating}
-    about = None if titles is None else find(Path(titles))
+    columns = {"user": user, "item": item, "rating": rating}
+    item_file = None if titles is None else find_ratings(Path(titles))
     if cache is None:
-        return _load(source, asked, about, missing)
-    kept = Path(cache) / f"{source.path.stem}-{_key(source, asked, about, missing)}.safetensors"
+        return _load(source, columns, item_file, missing)
+    kept = Path(cache) / f"{source.path.stem}-{_key(source, columns, item_file, missing)}.safetensors"
     if kept.is_file():
         try:
             return Ratings.load(kept)
         except RatingsError:  # a damaged copy is made again
             pass
-    ratings = _load(source, asked, about, missing)
+    ratings = _load(source, columns, item_file, missing)
     ratings.save(kept)
     return ratings
 
 
-def _load(source: Source, asked: dict[str, str | None], about: Source | None, missing: str) -> Ratings:
+def _load(
+    source: RatingsFile, columns: dict[str, str | None], item_file: RatingsFile | None, missing: str
+) -> Ratings:
     if source.name.endswith((".npz", ".npy", ".xls", ".xlsx")):
         ratings = read_jester(source)
     elif source.name.endswith(".parquet"):
-        ratings = read_table(source, asked, missing)
+        ratings = read_table(source, columns, missing)
     else:
         first = source.read(1 << 16).split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").strip()
         if "::" in first and "," not in first:
@@ -87,19 +89,23 @@ def _load(source: Source, asked: dict[str, str | None], about: Source | None, mi
         elif len(names := cells(first)[1]) > LEAST_JOKES and not is_header(names):
             ratings = read_jester(source)
         else:
-            ratings = read_table(source, asked, missing)
+            ratings = read_table(source, columns, missing)
     movies = source.beside("movies.dat", "movies.csv")
-    if about is not None:
-        return with_items(ratings, read_items(about, asked["item"]))
+    if item_file is not None:
+        return with_items(ratings, read_items(item_file, columns["item"]))
     if movies is not None and source.name in ("ratings.dat", "ratings.csv"):
-        return replace(with_items(ratings, read_movies(movies)), source=name_of(source), shift=0.0, scale=1.0)
+        return replace(
+            with_items(ratings, read_movies(movies)), source=release_name(source), shift=0.0, scale=1.0
+        )
     return ratings
 
 
-def _key(source: Source, asked: dict[str, str | None], about: Source | None, missing: str) -> str:
-    """A fingerprint of what would be read and how: not of the bytes, which would take as long as reading."""
-    parts: list[object] = [VERSION, asked, missing]
-    for each in (source, about):
+def _key(
+    source: RatingsFile, columns: dict[str, str | None], item_file: RatingsFile | None, missing: str
+) -> str:
+    """A fingerprint of the files and options; not of the bytes, which would take as long as reading."""
+    parts: list[object] = [VERSION, columns, missing]
+    for each in (source, item_file):
         if each is not None:
             state = each.path.stat()
             parts.append([str(each.path.resolve()), each.member, state.st_size, state.st_mtime_ns])

@@ -1,4 +1,4 @@
-"""What is known of items besides their ratings: titles, and numbers that describe them."""
+"""A table of items: their titles, and numbers that describe them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from factorank.data.ratings.core import Ratings
+from factorank.data.ratings.ratings import Ratings
 
 
 @dataclass
@@ -21,13 +21,15 @@ class ItemTable:
 
 
 def with_items(ratings: Ratings, table: ItemTable) -> Ratings:
-    """The ratings with titles and features of their items; an item that the table lacks is titled by its id,
-    and its features are 0."""
+    """The ratings with titles and features of their items.
+
+    The title of an item that the table lacks is its id, and its features are 0.
+    """
     row_of = {key: row for row, key in enumerate(table.ids)}
     rows = [row_of.get(key, -1) for key in ratings.ids]
-    known = np.array(rows) >= 0
+    listed = np.array(rows) >= 0
     features = np.zeros((len(rows), len(table.feature_names)), dtype=np.float32)
-    features[known] = table.features[[row for row in rows if row >= 0]]
+    features[listed] = table.features[[row for row in rows if row >= 0]]
     titles = None
     if table.titles is not None:
         titles = [

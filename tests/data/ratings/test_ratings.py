@@ -5,12 +5,12 @@ import math
 
 import pytest
 import torch
-from rated import as_rows
 from scipy.stats import chisquare
 
 from factorank.data.ratings import Ratings, load_ratings, order_of
-from factorank.data.ratings.lists import random_places
+from factorank.data.ratings.random_lists import random_places
 from factorank.errors import RatingsError
+from tests.data.ratings.rated import as_rows
 
 ROWS = [  # user, item, rating: ann rated 4 items, bob 2, cat 3
     ("ann", "w", 5.0),

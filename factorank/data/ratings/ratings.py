@@ -6,16 +6,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.data.ratings.lists import random_places
+from factorank.data.ratings import saving
+from factorank.data.ratings.columns import Ids, compact, relevance_scale
+from factorank.data.ratings.random_lists import UsersByActivity, random_places
 from factorank.errors import RatingsError
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
-    """Who rated what how: the ratings of user u are rows ``starts[u]:starts[u + 1]`` of ``items, values``.
+    """Ratings of items by users: those of user u are rows ``starts[u]:starts[u + 1]`` of ``items, values``.
 
     >>> ratings = Ratings.from_rows(["ann", "ann", "bob"], ["x", "y", "y"], [5.0, 3.0, 4.0])
     >>> ratings
@@ -32,40 +35,50 @@ class Ratings:
     items: Tensor
     """int32 ``(rows,)``: index of the item, 0..item_count-1; ascending and different within a user."""
     values: Tensor
-    """float32 ``(rows,)``: the rating as given."""
+    """float32 ``(rows,)``: the rating as the file has it."""
     ids: Sequence[str] | Sequence[int]
     """The id of each item, as the file has it."""
     user_ids: Sequence[str] | Sequence[int]
     """The id of each user, as the file has it."""
     titles: Sequence[str] | None = None
-    """The title of each item, if known."""
+    """The title of each item, if there is an item table."""
     features: Tensor | None = None
-    """float32 ``(items, f)``: numbers about each item, if known."""
+    """float32 ``(items, f)``: numbers about each item, if there is an item table."""
     feature_names: Sequence[str] = ()
     feature_scales: Sequence[tuple[float, float]] = ()
-    """Of each feature (centre, width): a column of the item table is kept as (number - centre) / width."""
+    """(centre, width) of each feature: a column of the item table is kept as (number - centre) / width."""
     shift: float = 0.0
     """Added to a rating, before ``scale``, to make it a relevance."""
     scale: float = 1.0
     """A relevance is ``(rating + shift) * scale``."""
     source: str = ""
-    """What the data are called: "ml-1m", "jester", or the name of the file."""
+    """The name of the data: "ml-1m", "jester", or the name of the file."""
     repeated: int = 0
-    """How many rows of the file were left out because the user rates the item again in a later one."""
+    """The number of rows left out because the same user rates the same item in a later row."""
 
     @classmethod
     def from_rows(
         cls,
-        users: Sequence[str] | Sequence[int],
-        items: Sequence[str] | Sequence[int],
-        ratings: Sequence[float],
+        users: Ids,
+        items: Ids,
+        ratings: Sequence[float] | np.ndarray,
         *,
         missing: str = "refuse",
+        where: str = "rows",
+        first_row: int = 1,
+        scale: tuple[float, float] | None = None,
+        source: str = "table",
     ) -> "Ratings":
-        """From three columns of equal length, in any order; rules as for :func:`load_ratings`."""
-        from factorank.data.ratings.build import from_columns
+        """Ratings from three columns of equal length, in any order; rules as for :func:`load_ratings`.
 
-        return from_columns(users, items, ratings, where="rows", missing=missing)
+        Args:
+            where: the beginning of error messages, such as the name of the file.
+            first_row: the number of the first row in error messages.
+            scale: ``shift`` and ``scale`` of the relevance; by default those of :meth:`relevance`.
+        """
+        arrays = compact(users, items, ratings, where=where, missing=missing, first_row=first_row)
+        shift, factor = relevance_scale(arrays.values) if scale is None else scale
+        return cls(**arrays._asdict(), shift=shift, scale=factor, source=source)
 
     def __len__(self) -> int:
         """The number of users."""
@@ -93,11 +106,11 @@ class Ratings:
         return torch.repeat_interleave(torch.arange(len(self), device=self.device), self.lengths)
 
     def relevance(self, values: Tensor) -> Tensor:
-        """Relevances, 0 or more, of ratings: ``(values + shift) * scale``.
+        """The relevances, 0 or more, of ratings: ``(values + shift) * scale``.
 
-        MovieLens: the rating itself, 0.5 to 5. Jester: (rating + 10) / 4, 0 to 5. Other tables: the rating,
-        moved up by the lowest rating in the table if that is below 0, and scaled to 0..5 if it goes beyond 5,
-        since a gain of 2^relevance makes little sense on 0..100.
+        MovieLens: the rating itself, 0.5 to 5. Jester: (rating + 10) / 4, 0 to 5. Other tables: the rating.
+        It is moved up if the lowest rating in the table is below 0, and scaled to 0..5 if the highest is
+        above 5, since a gain of 2^relevance makes little sense on 0..100.
         """
         return (values + self.shift) * self.scale
 
@@ -120,9 +133,11 @@ class Ratings:
         min_user_ratings: int = 50,
         seed: int = 0,
     ) -> "Ratings":
-        """Fewer items and users: of the items with at least ``min_item_ratings`` ratings a random sample of
-        ``item_count`` (all, if there are no more or it is None), then the users who rated at least
-        ``min_user_ratings`` of those. Items and users keep their order.
+        """The ratings of fewer items by fewer users; items and users keep their order.
+
+        The items are a random sample of ``item_count`` of those with at least ``min_item_ratings`` ratings
+        (all of them if there are no more or it is None). The users are those who rated at least
+        ``min_user_ratings`` of these items.
         """
         counts = torch.bincount(self.items, minlength=self.item_count).cpu()
         kept = (counts >= min_item_ratings).nonzero()[:, 0]
@@ -136,8 +151,8 @@ class Ratings:
             kept = kept[torch.randperm(len(kept), generator=generator)[:item_count].sort().values]
         new = torch.full((self.item_count,), -1, dtype=torch.int32)
         new[kept] = torch.arange(len(kept), dtype=torch.int32)
-        found = new.to(self.device)[self.items]
-        rows = found >= 0
+        items = new.to(self.device)[self.items]
+        rows = items >= 0
         lengths = torch.bincount(self.users[rows], minlength=len(self))
         chosen = lengths >= min_user_ratings
         if not bool(chosen.any()):
@@ -150,7 +165,7 @@ class Ratings:
         return replace(
             self,
             starts=torch.nn.functional.pad(lengths[chosen].cumsum(0), (1, 0)),
-            items=found[rows],
+            items=items[rows],
             values=self.values[rows],
             ids=[self.ids[i] for i in index],
             user_ids=[self.user_ids[u] for u in chosen.nonzero()[:, 0].tolist()],
@@ -184,8 +199,8 @@ class Ratings:
                 " on"
             )
         users = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
-        train, valid, tested = users.split([len(self) - sum(counts), *counts])
-        return tuple(self.of_users(part.sort().values) for part in (train, valid, tested))  # type: ignore[return-value]
+        parts = users.split([len(self) - sum(counts), *counts])
+        return tuple(self.of_users(part.sort().values) for part in parts)  # type: ignore[return-value]
 
     def users_with(self, n: int) -> Tensor:
         """The users who have at least n ratings, int64 ``(count,)``."""
@@ -194,29 +209,23 @@ class Ratings:
     def draw(
         self, n: int, batch: int, generator: torch.Generator | None = None, *, shortest: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Lists to learn from: items int64 ``(batch, n)`` and their relevance float32 ``(batch, n)``.
+        """Random lists: items int64 ``(batch, n)`` and their relevance float32 ``(batch, n)``.
 
-        For each list a user is drawn uniformly among those with at least n ratings, and n of their ratings
-        without replacement, in random order: the reference of the paper's insertion code. With ``shortest``
-        the length of each list is uniform in shortest..n (or to what the most active user has, if less), its
-        user uniform among those with that many ratings, and both tensors are -1 after its end. All on the
-        device, without a synchronisation: a CUDA graph can capture it, if ``draw`` was called once before.
+        The user of a list is drawn uniformly from those with at least n ratings. Its items are n of the
+        user's, without replacement and in random order: the reference of the paper's insertion code.
+
+        With ``shortest`` the length of each list is uniform in shortest..n (at most the number of ratings of
+        the most active user), its user is uniform among those with that many ratings, and both tensors are -1
+        after its end. Everything happens on the device and nothing synchronises: a CUDA graph can capture
+        ``draw`` after one call outside of the graph.
         """
         least = n if shortest is None else shortest
         if not 0 <= least <= n:
             raise RatingsError(f"lists are of {least}..{n} items: the shortest is at least 0 and at most n")
-        if least > self._longest:
-            raise RatingsError(
-                f"no user has {least} ratings; the most active of {len(self)} has {self._longest}"
-            )
-        active, more = self._active, min(n, self._longest) - least
-        length = torch.full((batch,), least, device=self.device)
-        if more:
-            uniform = torch.rand(batch, dtype=torch.float64, device=self.device, generator=generator)
-            length = length + (uniform * (more + 1)).to(torch.int64).clamp(max=more)
-        uniform = torch.rand(batch, dtype=torch.float64, device=self.device, generator=generator)
-        among = self._at_least[length]
-        users = active[(uniform * among).to(torch.int64).clamp(max=among - 1)]
+        longest = self._by_activity.longest
+        if least > longest:
+            raise RatingsError(f"no user has {least} ratings; the most active of {len(self)} has {longest}")
+        users, length = self._by_activity.draw(least, min(n, longest), batch, generator)
         items, relevance = self._lists(users, n, generator)
         if least < n:
             past = torch.arange(n, device=self.device) >= length[:, None]
@@ -226,11 +235,11 @@ class Ratings:
     def lists(
         self, n: int, users: Tensor | Sequence[int], generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A list for each of the given users, by index ``(batch,)``, drawn as in :meth:`draw`."""
+        """A random list for each user, by index ``(batch,)``, drawn as in :meth:`draw`."""
         users = torch.as_tensor(users, device=self.device, dtype=torch.int64)
-        unknown = (users < 0) | (users >= len(self))
-        if bool(unknown.any()):
-            raise RatingsError(f"there is no user {int(users[unknown][0])}; there are {len(self)}, from 0 on")
+        outside = (users < 0) | (users >= len(self))
+        if bool(outside.any()):
+            raise RatingsError(f"there is no user {int(users[outside][0])}; there are {len(self)}, from 0 on")
         few = self.lengths[users] < n
         if bool(few.any()):
             user = int(users[few][0])
@@ -242,34 +251,19 @@ class Ratings:
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write one safetensors file, whole or not at all; :meth:`load` reads it without polars."""
-        from factorank.data.ratings.saving import save
-
-        save(self, file)
+        saving.save(self, file)
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> Self:
         """The ratings that :meth:`save` wrote, on the CPU."""
-        from factorank.data.ratings.saving import load
-
-        return cls(**load(file))
+        return cls(**saving.load(file))
 
     def _lists(self, users: Tensor, n: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         places = random_places(self.lengths[users], n, generator)
-        # Past the end of a short list places mean nothing and may lie past the last row.
+        # Places past the end of a short list mean nothing and may lie past the last row.
         rows = (self.starts[users][:, None] + places).clamp(max=max(len(self.items) - 1, 0))
         return self.items[rows].to(torch.int64), self.relevance(self.values[rows])
 
     @cached_property
-    def _active(self) -> Tensor:
-        """All users, the most active first: those with at least m ratings stand in front."""
-        return self.lengths.argsort(descending=True, stable=True)
-
-    @cached_property
-    def _longest(self) -> int:
-        return int(self.lengths.max()) if len(self) else 0
-
-    @cached_property
-    def _at_least(self) -> Tensor:
-        """How many users have at least m ratings, for m = 0.._longest."""
-        counts = torch.bincount(self.lengths, minlength=self._longest + 1)
-        return counts.flip(0).cumsum(0).flip(0)
+    def _by_activity(self) -> UsersByActivity:
+        return UsersByActivity(self.lengths)

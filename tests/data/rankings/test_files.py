@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import factorank as fr
 from factorank.data import Rankings, read_rankings, write_rankings
-from factorank.data.rankings import preflib, tables
-from factorank.data.rankings import rows as cells
+from factorank.data.rankings import layouts, preflib, tables
 
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=8)
 NAMES = NAMES.filter(lambda name: name == name.strip() and "\ufeff" not in name)
@@ -48,7 +47,7 @@ def test_preflib_round_trip(kind, data, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", TABLES)
-@pytest.mark.parametrize("layout", tables.LAYOUTS)
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
 @hypothesis_settings
 @given(votes=rankings())
 def test_table_round_trip(suffix, layout, votes, tmp_path):
@@ -71,7 +70,7 @@ def test_one_column_may_be_named_like_a_separator(name, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", TABLES)
-@pytest.mark.parametrize("layout", tables.LAYOUTS)
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
 def test_the_layout_is_recognised(suffix, layout, tmp_path):
     votes = Rankings(
         ["ann", "bob", "cat"], torch.tensor([[0, 1, 2], [1, 0, 1], [-1, 0, -1]]), torch.tensor([3, 1, 2])
@@ -363,7 +362,7 @@ def test_quoted_cells_keep_line_numbers_right(tmp_path):
     path.write_text('"a, b",c\n1,2\n2,2\n')
     with pytest.raises(fr.RankingsError, match=r"votes.csv:3: the ranks begin with 2 \(a, b\)"):
         read_rankings(path)
-    assert cells.read_csv(path).columns == ["a, b", "c"]
+    assert tables.read_csv(path).columns == ["a, b", "c"]
 
 
 @pytest.mark.parametrize("suffix", ["soc", "toi", "csv", "parquet"])

@@ -1,0 +1,35 @@
+"""Data frames of polars, which is imported only where a table needs it, and errors that name the file."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from factorank.errors import FactorankError
+
+
+def polars_module(where: object, error: type[FactorankError], what: str = "parquet", advice: str = "") -> Any:
+    """The module polars, or an error that says how to install it and what else can be done."""
+    try:
+        import polars
+    except ImportError:
+        raise error(f"{where}: {what} needs polars: pip install 'factorank[data]'{advice}") from None
+    return polars
+
+
+@contextmanager
+def frame_errors(where: object, error: type[FactorankError], what: str) -> Iterator[None]:
+    """Turn a failure of polars into an error that begins with the file and the fault.
+
+    A damaged file makes polars panic. A panic is a ``BaseException`` but no ``Exception``.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, FactorankError):
+        raise
+    except BaseException as failure:
+        raise error(f"{where}: {what}: {first_line(failure)}") from None
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message: polars and numpy go on with advice on their own options."""
+    return [*str(error).splitlines(), ""][0]

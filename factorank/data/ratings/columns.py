@@ -1,0 +1,141 @@
+"""Compact arrays from columns of users, items and ratings."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factorank.errors import RatingsError
+
+MISSING = ("refuse", "drop")
+TOP = 5.0
+"""The largest relevance: ratings on a longer scale are scaled to it."""
+WIDEST = 1 << 26
+"""The widest range of whole-number ids that is numbered by a table with an entry for each id."""
+
+
+class CodedNames(NamedTuple):
+    """A column of text: the different names, ascending, and the index of each row's name among them."""
+
+    names: list[str]
+    codes: np.ndarray
+
+
+class CompactRatings(NamedTuple):
+    """The arrays of :class:`factorank.Ratings`, grouped by user."""
+
+    starts: Tensor
+    items: Tensor
+    values: Tensor
+    ids: list[Any]
+    user_ids: list[Any]
+    repeated: int
+
+
+Ids = Sequence[str] | Sequence[int] | np.ndarray | CodedNames
+"""A column of ids."""
+
+
+def compact(
+    users: Ids,
+    items: Ids,
+    values: Sequence[float] | np.ndarray,
+    *,
+    where: str,
+    missing: str = "refuse",
+    first_row: int = 1,
+) -> CompactRatings:
+    """Group three columns by user.
+
+    A missing, NaN or infinite rating is refused, or its row is dropped if ``missing="drop"``. If a user rated
+    an item several times, the last row counts. Errors begin with ``where`` and count rows from ``first_row``.
+    """
+    if missing not in MISSING:
+        raise RatingsError(f"missing is 'refuse' or 'drop', not {missing!r}")
+    ratings = np.asarray(values, dtype=np.float32)
+    (user_names, user), (item_names, item) = _as_ids(users, where), _as_ids(items, where)
+    if not len(user) == len(item) == len(ratings):
+        raise RatingsError(
+            f"{where}: columns of one length are needed, not {len(user)} users, {len(item)} items and"
+            f" {len(ratings)} ratings"
+        )
+    good = np.isfinite(ratings)
+    if not good.all():
+        if missing == "refuse":
+            row = int(good.argmin())
+            raise RatingsError(
+                f"{where}: row {row + first_row} has no rating, or one that is not a number;"
+                f" {int((~good).sum()):,} of {len(good):,} rows are so. If they mean 'not rated',"
+                " missing='drop' leaves them out; if the file was cut off, fetch it again"
+            )
+        user, item, ratings = user[good], item[good], ratings[good]
+    if not len(ratings):
+        raise RatingsError(f"{where}: there are no ratings in it")
+    user_ids, user = dense(user)
+    item_ids, item = dense(item)
+    rows = len(ratings)
+    user, item, ratings = _grouped(user, item, ratings, len(item_ids))
+    counts = np.bincount(user, minlength=len(user_ids))
+    return CompactRatings(
+        starts=torch.from_numpy(np.concatenate([[0], counts.cumsum()])),
+        items=torch.from_numpy(item),
+        values=torch.from_numpy(ratings),
+        ids=_named(item_ids, item_names),
+        user_ids=_named(user_ids, user_names),
+        repeated=rows - len(ratings),
+    )
+
+
+def relevance_scale(values: Tensor) -> tuple[float, float]:
+    """The shift and scale that turn ratings into relevances: 0 and 1 for ratings within 0..5."""
+    low, high = float(values.min()), float(values.max())
+    shift = max(0.0, -low)
+    return shift, 1.0 if high + shift <= TOP else TOP / (high + shift)
+
+
+def dense(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different ids, ascending, and the index of each row's id among them, as int32."""
+    low, high = int(ids.min()), int(ids.max())
+    if high - low < WIDEST:  # a table is several times faster than sorting millions of rows
+        used = np.zeros(high - low + 1, dtype=bool)
+        offset = ids - low if low else ids
+        used[offset] = True
+        index = np.cumsum(used, dtype=np.int32) - np.int32(1)
+        return np.flatnonzero(used) + low, index[offset]
+    different, index = np.unique(ids, return_inverse=True)
+    return different, index.astype(np.int32)
+
+
+def _grouped(
+    users: np.ndarray, items: np.ndarray, values: np.ndarray, item_count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows sorted by user and item; of rows with the same pair the last is kept."""
+    keys = users.astype(np.int64) * item_count + items
+    if not (keys[1:] > keys[:-1]).all():
+        order = keys.argsort(kind="stable")
+        keys = keys[order]
+        last = np.append(keys[1:] != keys[:-1], True)
+        order = order[last]
+        users, items, values = users[order], items[order], values[order]
+    return users, items, np.require(values, requirements=["C", "W"])
+
+
+def _as_ids(ids: Any, where: str) -> tuple[list[str] | None, np.ndarray]:
+    """Whole numbers for a column of ids, and the names that they stand for if the ids are text."""
+    if isinstance(ids, CodedNames):
+        return ids.names, ids.codes
+    array = np.asarray(ids)
+    if not array.size or (array.ndim == 1 and array.dtype.kind in "iu"):
+        return None, array.astype(np.int64, copy=False)
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise RatingsError(
+            f"{where}: ids are a column of whole numbers or text, not {array.dtype} {array.shape}"
+        )
+    names, index = np.unique(array, return_inverse=True)
+    return names.tolist(), index
+
+
+def _named(index: np.ndarray, names: list[str] | None) -> list[Any]:
+    return index.tolist() if names is None else [names[i] for i in index.tolist()]
