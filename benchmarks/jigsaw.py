@@ -33,7 +33,7 @@ from factorank.jigsaw.pictures import load_any, shipped
 from factorank.jigsaw.puzzles import SIDE, Pictures, cifar10
 from factorank.jigsaw.settings import METHODS, Setting, build, setting
 from factorank.jigsaw.solving import BATCH, puzzles_per_second, solve
-from factorank.kernels.gpu.graphs import called
+from factorank.kernels import dispatch
 from factorank.models import PermutationModel
 
 PRESET = {"factorank": "default"}
@@ -89,7 +89,7 @@ def solving(grid: int, pictures: Tensor, options: argparse.Namespace) -> list[di
     for _ in range(options.turns):
         for name, (model, _) in models.items():
             solver = partial(solve, model.to(options.device).eval())
-            with called() if options.called else nullcontext():
+            with dispatch.plain("recording") if options.called else nullcontext():
                 rate = puzzles_per_second(solver, pictures, grid, batch_size=batch, seconds=seconds)
             best[name] = max(best[name], rate)
     rows = _rows(f"solve {grid}x{grid}{', called' if options.called else ''}", grid, batch, best)

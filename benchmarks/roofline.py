@@ -27,9 +27,10 @@ from benchmarks import workloads
 from benchmarks.limits import copy_rate, operations, product_rate
 from benchmarks.rows import merge
 from benchmarks.timing import show
-from benchmarks.train import plain_loop, plainly
+from benchmarks.train import plain_loop
 from benchmarks.workloads import Workload
 from factorank.experiments.record import provenance
+from factorank.kernels import dispatch
 from factorank.training.step import Step
 
 WORKLOADS = {
@@ -166,7 +167,7 @@ def profiling(first: int, steps: int, device: str) -> Iterator[Seen]:
 def parts(work: Workload, seen: Seen, device: str) -> list[dict[str, Any]]:
     """A row for each kind of kernel and one for the whole step; times and counts of one step."""
     step = plain_loop(replace(work, batch=2), device)
-    with plainly():
+    with dispatch.plain(*dispatch.NETWORK):
         counted = operations(step)
     scale = work.batch / 2
     done: dict[str, float] = {

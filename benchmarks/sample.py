@@ -24,9 +24,9 @@ from benchmarks import paper, workloads
 from benchmarks.limits import Memory, copy_rate, count, product_rate
 from benchmarks.rows import merge, say, speed_parser, table
 from benchmarks.timing import seconds
-from benchmarks.train import plainly
 from benchmarks.workloads import Workload
 from factorank.experiments.record import provenance
+from factorank.kernels import dispatch
 from factorank.models import PermutationModel
 from factorank.models.partitions import bounds
 
@@ -84,7 +84,7 @@ def measure(name: str, work: Workload, nfe: int | None, options: argparse.Namesp
         assert valid(call()), name
     mine, other = float("inf"), float("inf")
     for _ in range(options.rounds):
-        with torch.no_grad(), plainly():
+        with torch.no_grad(), dispatch.plain(*dispatch.NETWORK):
             other = min(other, seconds(theirs, device, enough, least=2))
         mine = min(mine, seconds(ours, device, enough))
     with Memory(device) as memory:
@@ -176,7 +176,7 @@ def limit(model: PermutationModel, work: Workload, nfe: int | None, device: str)
             network.causal_hidden(order, known) if model.causal else network.hidden(order, known, None)
         )
 
-    with torch.no_grad(), plainly():
+    with torch.no_grad(), dispatch.plain(*dispatch.NETWORK):
         each = count(evaluate) / 2
     evaluations = 1 if nfe is None else nfe - (given is None)
     writing = copy_rate(device) / (8 * work.n)

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from benchmarks.limits import Memory, count, product_rate
 from benchmarks.rows import merge, say, speed_parser, table
 from benchmarks.workloads import Workload
 from factorank.experiments.record import provenance
-from factorank.kernels import attention
+from factorank.kernels import dispatch
 
 WORKLOADS = {
     "train cyclic": workloads.CYCLIC,
@@ -132,23 +131,13 @@ def plain_loop(work: Workload, device: str) -> Callable[[], None]:
 def operations_of_row(work: Workload, device: str) -> float:
     """Operations of a training step for each row of its batch: counted on two, so that it takes no memory."""
     step = plain_loop(replace(work, batch=2), device)
-    with plainly():
+    with dispatch.plain(*dispatch.NETWORK):
         return count(step) / 2
-
-
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Without kernels of our own in the network."""
-    attention.FAST = False
-    try:
-        yield
-    finally:
-        attention.FAST = True
 
 
 def plain_rate(step: Callable[[], None], device: str, quick: bool) -> float:
     """The best rate of several windows, each of a quarter of a second or more."""
-    with plainly():
+    with dispatch.plain(*dispatch.NETWORK):
         for _ in range(3):
             step()
         many, best = 1, 0.0

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from factorank.kernels.attention import own_kernels
+from factorank.kernels import dispatch
 
 SHARPNESS = (1.0, 3.0)
 """The exponents that learning begins with."""
@@ -48,27 +48,23 @@ class EdgeAttention(nn.Module):
         with torch.autocast(pixels.device.type, enabled=False):
             fit = self.fits(pixels.float())  # (*batch, directions, n, n)
             sharp = self.log_sharpness.float().exp()[:, :, None, None] * fit[..., None, :, :]
-            found = sharp.logsumexp(-1) / 8  # (*batch, directions, exponents, n), of about unit size
+            best_fit = sharp.logsumexp(-1) / 8  # (*batch, directions, exponents, n), of about unit size
             weights = (sharp - sharp.logsumexp(-2, keepdim=True)).softmax(-1)
         tokens = tokens.float()  # what the rounds add up to stays in full precision under autocast
-        found = found.movedim(-1, -3).flatten(-2)
-        if self._can_fuse(tokens):
-            from factorank.kernels.gpu import edges as edge_rounds
-
-            return edge_rounds.apply(tokens, weights, found, list(self.rounds.parameters()))
-        for listen in self.rounds:
-            tokens = listen(tokens, weights, found)
-        return tokens
-
-    def _can_fuse(self, tokens: Tensor) -> bool:
-        narrow = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
-        if not (narrow and own_kernels(tokens)) or len(self.rounds) == 0:
-            return False
-        from factorank.kernels.gpu import edges as edge_rounds
-
-        return edge_rounds.fits(tokens, self.value) and all(
-            weight.dtype == torch.float32 for weight in self.rounds.parameters()
+        best_fit = best_fit.movedim(-1, -3).flatten(-2)
+        return dispatch.edge_rounds(
+            tokens,
+            weights,
+            best_fit,
+            list(self.rounds.parameters()),
+            message=self.value,
+            plain=self._one_by_one,
         )
+
+    def _one_by_one(self, tokens: Tensor, weights: Tensor, best_fit: Tensor) -> Tensor:
+        for listen in self.rounds:
+            tokens = listen(tokens, weights, best_fit)
+        return tokens
 
     def fits(self, pixels: Tensor) -> Tensor:
         """How well piece j fits beside piece i, ``(*batch, 4, n, n)``: right, left, below, above.
@@ -110,10 +106,10 @@ class EdgeRound(nn.Module):
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
 
-    def forward(self, tokens: Tensor, weights: Tensor, found: Tensor) -> Tensor:
-        """Weights ``(*batch, directions, exponents, n, n)``, and ``found`` ``(*batch, n, mixes)``."""
+    def forward(self, tokens: Tensor, weights: Tensor, best_fit: Tensor) -> Tensor:
+        """Weights ``(*batch, directions, exponents, n, n)``, and ``best_fit`` ``(*batch, n, mixes)``."""
         normed = self.norm(tokens)
         values = self.values(normed).unflatten(-1, (4, 1, self.value)).movedim(-4, -2)
         mixed = weights @ values  # (*batch, directions, exponents, n, value)
         heard = mixed.movedim(-2, -4).flatten(-3)
-        return tokens + self.down(F.gelu(self.up(torch.cat([normed, heard, found], -1))))
+        return tokens + self.down(F.gelu(self.up(torch.cat([normed, heard, best_fit], -1))))

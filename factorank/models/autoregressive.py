@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
+from factorank.kernels.cache import Cache
 from factorank.models.conditions import Given, Step, evaluating
 from factorank.models.context import Known
 from factorank.models.law import BEAM, PermutationLaw
 from factorank.models.model import PermutationModel
-from factorank.models.transformer import Cache
 from factorank.models.unmasking import Chooser
 
 
@@ -84,8 +84,7 @@ class AutoregressiveLaw(PermutationLaw):
                 parent, value = best // model.n, best % model.n
                 code = code.gather(0, parent[..., None].expand(-1, -1, model.n))
                 code = code.index_copy(-1, torch.tensor([position], device=code.device), value[..., None])
-                for layer in cache:
-                    layer.select((parent * given.rows + row).reshape(-1))
+                cache.select((parent * given.rows + row).reshape(-1))
                 if mask is not None:
                     mask = mask[(parent * given.rows + row).reshape(-1)]
         return code, score
@@ -158,6 +157,5 @@ def _repeat(
 ) -> Tensor | None:
     """Every row as many times as there are samples, in the cache and in the mask over its keys."""
     index = torch.arange(rows, device=device).repeat(samples)
-    for layer in cache:
-        layer.select(index)
+    cache.select(index)
     return None if mask is None else mask[index]

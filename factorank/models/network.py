@@ -7,8 +7,9 @@ share its tokens.
 import torch
 from torch import Tensor, nn
 
+from factorank.kernels.cache import Cache
 from factorank.models.context import Known
-from factorank.models.transformer import Cache, Head, Transformer
+from factorank.models.transformer import Head, Transformer
 
 
 class Network(nn.Module):
@@ -114,9 +115,9 @@ class Network(nn.Module):
             keys = _as_rows(memory.present, lead, 1)
             mask = torch.cat([keys, keys.new_ones((keys.shape[0], self.n))], -1)[:, None, None, :]
             here = mask[..., :before] | torch.eye(before, dtype=torch.bool, device=x.device)
-            self.transformer(x, here, cache=cache)
+            cache.advance(x, here)
         else:
-            self.transformer(x, cache=cache)
+            cache.advance(x)
         return cache, mask
 
     def step(
@@ -128,8 +129,8 @@ class Network(nn.Module):
             x = x + memory.tokens[..., position, :]
         lead = x.shape[:-1]
         if mask is not None:
-            mask = mask[..., : cache[0].length + 1]
-        hidden = self.transformer(x.reshape(-1, 1, self.width), mask, cache=cache)
+            mask = mask[..., : cache.length + 1]
+        hidden = cache.advance(x.reshape(-1, 1, self.width), mask)
         at = torch.full((hidden.shape[0], 1), position, device=hidden.device)
         return self.head(hidden, at).view(*lead, self.n)
 

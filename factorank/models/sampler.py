@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from factorank.kernels.gpu.graphs import Recorder, place, recorder_of, weights_key, worth_recording
+from factorank.kernels import dispatch
+from factorank.kernels.gpu.graphs import Recorder, place, recorder_of, weights_key
 from factorank.models.conditions import Given, last
 from factorank.models.unmasking import Draw
 
@@ -53,7 +54,7 @@ class Sampler:
 
         # Lists of several lengths, fixed values and bounds on the entropy make the host wait for the device.
         waits = law.nfe is None or given.fixed is not None or given.present is not None
-        if waits or not worth_recording(law._device, 0):
+        if waits or not dispatch.records(law._device, 0):
             return walk()
         first = draw_for(law, given, samples, generator, weights) if can_share(given) else None
         with torch.cuda.device(law._device):
@@ -68,7 +69,7 @@ def can_share(given: Given) -> bool:
         known is not None
         and known.present is None
         and given.reference is None
-        and worth_recording(known.tokens.device, known.tokens.shape[:-1].numel())
+        and dispatch.records(known.tokens.device, known.tokens.shape[:-1].numel())
     )
 
 

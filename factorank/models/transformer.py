@@ -1,13 +1,12 @@
 """The network: pre-norm transformer blocks, and a head whose logits stay inside each position's domain."""
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from factorank.kernels.attention import attend, attend_packed, over_keys, own_kernels
-from factorank.kernels.cache import Cache, LayerCache, WholeCache
+from factorank.kernels import dispatch
+from factorank.kernels.attention import attend, merge_heads, split_heads
+from factorank.kernels.cache import Cache, KeysAndValues
 
 
 class Block(nn.Module):
@@ -24,17 +23,20 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * width, width)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, causal: bool = False, cache: LayerCache | None = None
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        stored: KeysAndValues | None = None,
     ) -> Tensor:
+        """``(rows, tokens, width)`` to the same shape, after the tokens whose keys and values are stored."""
         rows, tokens, width = x.shape
         qkv = self.qkv(self.attention_norm(x)).view(rows, tokens, 3, self.heads, width // self.heads)
-        if cache is None:
-            mixed = attend_packed(qkv, mask, causal=causal)
+        if stored is None:
+            mixed = dispatch.attention(qkv, mask, causal=causal)
         else:
-            query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-            mixed = (
-                attend(query, *cache.append(key, value), mask).transpose(1, 2).reshape(rows, tokens, width)
-            )
+            query, key, value = split_heads(qkv)
+            mixed = merge_heads(attend(query, *stored.append(key, value), mask))
         x = x + F.dropout(self.out(mixed), self.dropout, self.training)
         change = self.down(F.gelu(self.up(self.mlp_norm(x))))
         return x + F.dropout(change, self.dropout, self.training)
@@ -64,64 +66,35 @@ class Transformer(nn.Module):
         x: Tensor,
         mask: Tensor | None = None,
         causal: bool = False,
-        cache: Cache | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """``positions (rows, some)`` are the tokens that are asked for, all if None."""
-        if cache is not None and isinstance(cache[0], WholeCache):
-            return cache[0].advance(x)
-        if cache is None and self._can_fuse(x, mask):
-            from factorank.kernels.gpu import blocks as fused
-
-            return _take(self._fused(fused, self.weights(), x, mask, causal), positions)
-        for i, block in enumerate(self.blocks):
-            layer = None if cache is None else cache[i]
-            assert not isinstance(layer, WholeCache)
-            x = block(x, mask, causal, layer)
-        return _take(x, positions)
-
-    def weights(self) -> list[Tensor]:
-        """The parameters in their order: ``parameters()`` without the search, for every step."""
-        parts = (part for block in self.blocks for part in block.children())
-        return [weight for part in parts for weight in part._parameters.values() if weight is not None]
-
-    def _can_fuse(self, x: Tensor, mask: Tensor | None) -> bool:
-        narrow = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
-        if not (narrow and own_kernels(x) and over_keys(mask, x.shape[0]) and x.dtype == torch.float32):
-            return False
-        from factorank.kernels.gpu import blocks as fused
-
-        if torch.compiler.is_compiling() and x.shape[0] * x.shape[1] > fused.MOST_TOKENS:
-            return False  # the compiler's kernels are faster there
-        return fused.fits(x, self.heads) and all(weight.dtype == x.dtype for weight in self.parameters())
-
-    def _fused(
-        self,
-        kernels: Any,
-        weights: list[Tensor],
-        x: Tensor,
-        mask: Tensor | None,
-        causal: bool,
-        **options: Any,
-    ) -> Tensor:
-        made: Tensor = kernels.apply(
+        """``positions (rows, some)`` are the tokens to return, all if None."""
+        x = dispatch.blocks(
             x,
-            weights,
-            None if mask is None else mask[:, 0, 0].contiguous(),
+            self.weights(),
+            mask,
             heads=self.heads,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
-            **options,
+            plain=self._one_by_one,
         )
-        return made
+        return _take(x, positions)
+
+    def _one_by_one(self, x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+        for block in self.blocks:
+            x = block(x, mask, causal)
+        return x
+
+    def weights(self) -> list[Tensor]:
+        """The parameters in their order: ``parameters()`` without the search, for every step."""
+        layers = (layer for block in self.blocks for layer in block.children())
+        return [weight for layer in layers for weight in layer._parameters.values() if weight is not None]
 
     def cache(self, capacity: int, like: Tensor, *, single: bool) -> Cache:
         """An empty cache for tokens like these ``(rows, 1, width)``; ``single``: they come one at a time."""
-        if single and not torch.is_grad_enabled() and self._can_fuse(like, None):
-            from factorank.kernels.gpu.block_step import FusedCache
-
-            return [FusedCache(list(self.parameters()), self.heads, capacity)]
-        return [LayerCache(capacity) for _ in self.blocks]
+        return dispatch.cache(
+            like, self.weights(), self.blocks, heads=self.heads, capacity=capacity, single=single
+        )
 
 
 class Head(nn.Module):

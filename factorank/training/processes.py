@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from factorank.errors import TrainingError
-from factorank.kernels import attention
 from factorank.training import sharded
 from factorank.training.optimizers.adamw import Update
 
@@ -131,22 +130,11 @@ class FabricWorld(World):
 class ShardedWorld(FabricWorld):
     """Several processes, each with a part of the weights, of the optimizer's state and of the average."""
 
-    _fast: bool | None = None
-
     def strategy(self, processes: int) -> Any:
         return sharded.strategy(processes)
 
     def to_train(self, model: nn.Module) -> nn.Module:
         return copy.deepcopy(model)
-
-    def set_up(self, module: nn.Module) -> Any:
-        if self.device.type == "cpu":  # gathered weights are given back, which numpy's views forbid
-            self._fast, attention.FAST = attention.FAST, False
-        return super().set_up(module)
-
-    def close(self) -> None:
-        if self._fast is not None:
-            attention.FAST = self._fast
 
 
 def checked_device(device: torch.device | str | None) -> torch.device:

@@ -18,7 +18,7 @@ from factorank.jigsaw.puzzles import Pictures, Puzzles, cut, join, scrambled
 from factorank.jigsaw.scores import Scores, pieces_alike, wilson
 from factorank.jigsaw.settings import build, filled, setting, setting_of
 from factorank.jigsaw.solving import evaluate, puzzles_per_second, solve
-from factorank.kernels.gpu import graphs as recorder
+from factorank.kernels import dispatch
 
 TINY = {"grid": 2, "width": 16, "depth": 1, "heads": 2, "batch_size": 32, "warmup": 5, "steps": 20}
 
@@ -526,10 +526,10 @@ def test_solving_again_on_a_gpu_replays_it(preset, changes, how):
     with torch.no_grad():
         weight.mul_(-1)
     changed = solved()
-    with recorder.called():
+    with dispatch.plain("recording"):
         assert torch.equal(changed, solved())
     with torch.no_grad():
         weight.copy_(before)
-    with recorder.called():
+    with dispatch.plain("recording"):
         assert torch.equal(recorded, solved())
     assert not torch.equal(recorded, changed)

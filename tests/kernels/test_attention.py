@@ -1,25 +1,26 @@
 """On a GPU: attention over short lists equals torch's, forward and backward, for every kind of mask."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
-from factorank.kernels import attention
+from factorank.kernels import dispatch
 
 pytestmark = pytest.mark.gpu
 
 
 def both(qkv, mask, causal):
-    """The output and the gradient of each way, for a fixed random direction."""
+    """The output and the gradient of the fast path and of its twin, for a fixed random direction."""
     results = []
-    for short in (True, False):
-        attention.FAST = short
+    for switch in (nullcontext(), dispatch.plain()):
         leaf = qkv.detach().clone().requires_grad_()
-        out = attention.attend_packed(leaf, mask, causal=causal)
+        with switch:
+            out = dispatch.attention(leaf, mask, causal=causal)
         generator = torch.Generator(qkv.device).manual_seed(1)
         direction = torch.randn(out.shape, device=qkv.device, generator=generator).to(out.dtype)
         (out * direction).sum().backward()
         results += [out.detach(), leaf.grad]
-    attention.FAST = True
     return results
 
 
@@ -57,7 +58,7 @@ def test_compiles_and_is_captured():
     qkv = torch.randn(40, 10, 3, 8, 16, device="cuda")
 
     def mean_square(qkv):
-        return attention.attend_packed(qkv * 2).square().mean()
+        return dispatch.attention(qkv * 2).square().mean()
 
     compiled = torch.compile(mean_square, fullgraph=True)
     leaf = qkv.clone().requires_grad_()
@@ -67,9 +68,9 @@ def test_compiles_and_is_captured():
     torch.testing.assert_close(leaf.grad, wanted.grad)
     graph = torch.cuda.CUDAGraph()
     static = qkv.clone()
-    attention.attend_packed(static)
+    dispatch.attention(static)
     with torch.cuda.graph(graph):
-        out = attention.attend_packed(static)
+        out = dispatch.attention(static)
     static.copy_(torch.randn_like(static))
     graph.replay()
-    torch.testing.assert_close(out, attention.attend_packed(static))
+    torch.testing.assert_close(out, dispatch.attention(static))

@@ -1,9 +1,12 @@
 """On a GPU: fused transformer blocks are as close to float32 as the library's bfloat16, and drop fairly."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
-from factorank.kernels import attention
+from factorank.kernels import dispatch
+from factorank.kernels.cache import BlockCache
 from factorank.models.transformer import Transformer
 
 pytestmark = pytest.mark.gpu
@@ -20,12 +23,11 @@ def stack(width, heads, dropout=0.0, depth=3):
 
 def outcome(blocks, x, mask, causal, *, fast, narrow):
     """The result and all gradients, for a fixed random direction, in one list."""
-    attention.FAST = fast
     x = x.detach().clone().requires_grad_()
     blocks.zero_grad()
-    with torch.autocast("cuda", torch.bfloat16, enabled=narrow):
+    switch = nullcontext() if fast else dispatch.plain()
+    with switch, torch.autocast("cuda", torch.bfloat16, enabled=narrow):
         y = blocks(x, mask, causal)
-    attention.FAST = True
     direction = torch.randn(y.shape, device="cuda", generator=torch.Generator("cuda").manual_seed(1))
     (y.float() * direction).sum().backward()
     return [y.detach().float(), x.grad, *(weight.grad.clone() for weight in blocks.parameters())]
@@ -100,13 +102,13 @@ def test_compiles_whole():
 def test_token_by_token_as_close_to_float32_as_the_library():
     blocks = stack(128, 8).eval()
     x = torch.randn((70, 20, 128), device="cuda")
-    attention.FAST = False
     with torch.no_grad():
-        exact = blocks(x, causal=True)
+        with dispatch.plain():
+            exact = blocks(x, causal=True)
         with torch.autocast("cuda", torch.bfloat16):
-            theirs = blocks(x, causal=True)
-            attention.FAST = True
+            with dispatch.plain():
+                theirs = blocks(x, causal=True)
             cache = blocks.cache(20, x[:, :1], single=True)
-            ours = torch.cat([blocks(x[:, i : i + 1], cache=cache) for i in range(20)], 1)
-    assert len(cache) == 1
+            ours = torch.cat([cache.advance(x[:, i : i + 1]) for i in range(20)], 1)
+    assert not isinstance(cache, BlockCache)
     assert (ours - exact).norm() < 1.5 * (theirs - exact).norm()

@@ -1,12 +1,13 @@
 """On a GPU: fused rounds of edge attention are as close to float64 as the plain ones in bfloat16."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
 
 from factorank.jigsaw.edges import EdgeAttention
-from factorank.kernels import attention
+from factorank.kernels import dispatch
 
 pytestmark = pytest.mark.gpu
 
@@ -28,12 +29,11 @@ def given(batch, n, width, piece=3):
 
 def outcome(made, tokens, pixels, *, fast, narrow=True):
     """The result and all gradients, for a fixed random direction, in one list."""
-    attention.FAST = fast
     made.zero_grad()
     tokens = tokens.detach().clone().requires_grad_()
-    with torch.autocast("cuda", torch.bfloat16, enabled=narrow):
+    switch = nullcontext() if fast else dispatch.plain()
+    with switch, torch.autocast("cuda", torch.bfloat16, enabled=narrow):
         y = made(tokens, pixels)
-    attention.FAST = True
     direction = torch.randn(y.shape, device="cuda", generator=torch.Generator("cuda").manual_seed(1))
     (y * direction).sum().backward()
     return [y.detach(), tokens.grad, *(weight.grad.clone() for weight in made.parameters())]
@@ -109,10 +109,8 @@ def test_other_shapes_and_types_go_through_the_plain_rounds():
 
 
 def _plain(made, tokens, pixels):
-    attention.FAST = False
-    y = made(tokens, pixels)
-    attention.FAST = True
-    return y
+    with dispatch.plain():
+        return made(tokens, pixels)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported

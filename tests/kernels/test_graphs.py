@@ -8,14 +8,14 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import factorank as fr
-from factorank.kernels.gpu import graphs as recorder
+from factorank.kernels import dispatch
+from factorank.kernels.gpu import graphs
 from factorank.kernels.gpu.graphs import (
     KEPT,
     Recorder,
     TensorRecorder,
     replayed,
     weights_key,
-    worth_recording,
 )
 from factorank.models import sampler
 from tests.models.naive import small_model
@@ -40,7 +40,7 @@ def made(monkeypatch):
         events.append("record")
         return Graph(events), function()
 
-    monkeypatch.setattr(recorder, "_record", record)
+    monkeypatch.setattr(graphs, "_record", record)
     return events
 
 
@@ -75,7 +75,7 @@ def test_what_was_used_last_is_kept_longest(made):
 
 
 def test_what_cannot_be_recorded_is_called(made, monkeypatch):
-    monkeypatch.setattr(recorder, "_record", lambda function, generator: "never")
+    monkeypatch.setattr(graphs, "_record", lambda function, generator: "never")
     one = Recorder()
     assert [one.run("a", counted(made), None) for _ in range(3)] == [7] * 3
     assert made == ["call"] * 3
@@ -96,7 +96,7 @@ def test_a_function_that_fails_is_tried_anew(made):
 
 def test_recordings_of_tensors_have_a_tensor_of_their_own_by_shape_thread_and_stream(made, monkeypatch):
     places = iter([(0, 0)] * 3 + [(0, 1)] * 2 + [(1, 0)])
-    monkeypatch.setattr(recorder, "place", lambda: next(places))
+    monkeypatch.setattr(graphs, "place", lambda: next(places))
     one, seen = TensorRecorder(), []
 
     def function(tensor):
@@ -110,21 +110,6 @@ def test_recordings_of_tensors_have_a_tensor_of_their_own_by_shape_thread_and_st
     assert len(set(seen)) == 4
     assert seen[0] == seen[1]
     assert seen[3] == seen[4]
-
-
-def test_where_things_are_recorded(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    gpu = torch.device("cuda")
-    assert worth_recording(gpu, 1000)
-    assert not worth_recording(gpu, recorder.MOST_TOKENS + 1)
-    assert not worth_recording(torch.device("cpu"), 1000)
-    with recorder.called():
-        with recorder.called():
-            pass
-        assert not worth_recording(gpu, 1000)
-    assert worth_recording(gpu, 1000)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert not worth_recording(gpu, 1000)
 
 
 def test_on_the_cpu_functions_are_called():
@@ -173,18 +158,18 @@ def recordings(monkeypatch):
             generator.set_state(state)
         return found[-1], found[-1].result
 
-    monkeypatch.setattr(recorder, "_record", record)
+    monkeypatch.setattr(graphs, "_record", record)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    for module in (recorder, sampler):
+    for module in (graphs, sampler):
         monkeypatch.setattr(module, "place", lambda: (0, 0))
-        monkeypatch.setattr(module, "worth_recording", lambda device, tokens: tokens <= recorder.MOST_TOKENS)
+    monkeypatch.setattr(dispatch, "records", lambda device, tokens: not dispatch.is_plain("recording"))
     return found
 
 
 @pytest.mark.parametrize(
     "options", [{"nfe": 1}, {"nfe": 3}, {"nfe": 2, "unmask": "confident"}, {"objective": "autoregressive"}]
 )
-def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, recordings, monkeypatch):
+def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, recordings):
     objective = options.get("objective", "masked")
     how = {name: value for name, value in options.items() if name != "objective"}
     model = small_model(5, "lehmer", objective, context=fr.ItemContext(9, 16))
@@ -204,8 +189,8 @@ def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, rec
         model.network.head.bias[:, 0] += 1
     changed = drawn()
     assert not all(torch.equal(one, other) for one, other in zip(recorded, changed, strict=True))
-    monkeypatch.setattr(sampler, "worth_recording", lambda device, tokens: False)
-    assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
+    with dispatch.plain("recording"):
+        assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
     with torch.no_grad():
         model.network.head.bias.copy_(before)
     assert all(torch.equal(one, other) for one, other in zip(recorded, drawn(), strict=True))

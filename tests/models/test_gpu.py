@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.kernels.gpu import graphs as recorder
+from factorank.kernels import dispatch
+from factorank.kernels.gpu.graphs import replayed
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 pytestmark = pytest.mark.gpu
@@ -103,7 +104,7 @@ def test_recorded_draws_are_those_of_the_generator(options, narrow):
 @pytest.mark.parametrize(
     "options", [{"nfe": 1}, {"nfe": 3}, {"nfe": 2, "unmask": "confident"}, {"objective": "autoregressive"}]
 )
-def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, monkeypatch):
+def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options):
     """Laws made one after the other share a recording, each with its own context."""
     objective = options.pop("objective", "masked")
     model = small_model(5, "lehmer", objective, width=64, heads=2, context=fr.ItemContext(9, 64)).cuda()
@@ -121,8 +122,8 @@ def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, mon
     with torch.no_grad():
         bias[:, 0] += 1
     changed = drawn()
-    monkeypatch.setattr(recorder, "MOST_TOKENS", 0)
-    assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
+    with dispatch.plain("recording"):
+        assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
     with torch.no_grad():
         bias.copy_(before)
     assert all(torch.equal(one, other) for one, other in zip(recorded, drawn(), strict=True))
@@ -153,10 +154,10 @@ def test_what_cannot_be_recorded_is_called_with_a_warning():
 
     with torch.no_grad():
         expected = waiting(given)
-        assert torch.equal(recorder.replayed(model, "waits", waiting, given, 8), expected)
+        assert torch.equal(replayed(model, "waits", waiting, given, 8), expected)
         with pytest.warns(UserWarning, match="kernel by kernel"):
-            assert torch.equal(recorder.replayed(model, "waits", waiting, given, 8), expected)
-        assert torch.equal(recorder.replayed(model, "waits", waiting, given, 8), expected)
+            assert torch.equal(replayed(model, "waits", waiting, given, 8), expected)
+        assert torch.equal(replayed(model, "waits", waiting, given, 8), expected)
         for _ in range(3):
-            assert torch.equal(recorder.replayed(model, "forward", model, given, 8), model(given))
+            assert torch.equal(replayed(model, "forward", model, given, 8), model(given))
     torch.rand(3, device="cuda")  # the generator draws again

@@ -5,12 +5,10 @@ import json
 import pytest
 import torch
 
-from factorank.kernels import attention
+from factorank.kernels import dispatch
 from factorank.models import PermutationModel
 from factorank.permutations import random_cyclic
-from factorank.training import step as training_step
 from factorank.training import train
-from factorank.training.optimizers.adamw import TorchUpdate
 
 STEPS = 200
 
@@ -29,16 +27,6 @@ def run(out, device, objective="masked", dropout=0.0, **options):
     return model
 
 
-def plainly(monkeypatch):
-    """The library's attention, embedding and optimizer, step by step."""
-    monkeypatch.setattr(attention, "FAST", False)
-
-    def update(named, device, rule, *, capturing, alone):
-        return TorchUpdate(named, device, rule, capturable=capturing)
-
-    monkeypatch.setattr(training_step, "make_update", update)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])
 def test_on_a_gpu(objective, tmp_path, monkeypatch):
@@ -47,8 +35,8 @@ def test_on_a_gpu(objective, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     run(tmp_path / "fast", "cuda", objective)
     narrow = run(tmp_path / "narrow", "cuda", objective, precision="bf16")
-    plainly(monkeypatch)
-    plain = run(tmp_path / "plain", "cuda", objective, capture=False)
+    with dispatch.plain():
+        plain = run(tmp_path / "plain", "cuda", objective, capture=False)
     got, wanted = losses(tmp_path / "fast"), losses(tmp_path / "plain")
     torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(got[:10], wanted[:10], rtol=1e-5, atol=1e-5)

@@ -13,10 +13,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LONGEST = 64
-"""Tokens of a list at most."""
-HEAD_WIDTHS = (16, 32, 64)
-
 
 def attention(qkv: Tensor, present: Tensor | None, causal: bool) -> Tensor:
     """Self-attention of packed ``(rows, tokens, 3, heads, head width)``: ``(rows, tokens, width)``.

@@ -16,12 +16,6 @@ from torch import Tensor
 from factorank.kernels.gpu import attention as short_attention
 from factorank.kernels.gpu import block_kernels as kernels
 
-LONGEST = 64
-"""Tokens of a list at most."""
-MOST_TOKENS = 24_576
-"""Tokens of a batch from which compiled separate kernels measured faster."""
-WIDTHS = (64, 128)
-HEAD_WIDTHS = (16, 32)
 PER_BLOCK = 12
 """Parameters of a block: gain, shift, weight, bias, weight, bias of the attention half; then of the MLP."""
 NARROW = 5
@@ -29,12 +23,6 @@ TILE, COLUMNS, CHUNK, WARPS, STAGES = 64, 64, 64, 4, 3
 """Of a tile of a product: its tokens, columns, how much of the inner dimension is there at once, warps."""
 ROW_TILE, ROW_WARPS = 32, 2
 """The same where a tile is as wide as the stream."""
-
-
-def fits(x: Tensor, heads: int) -> bool:
-    """Whether there are kernels for ``(rows, tokens, width)`` and that many heads."""
-    _, tokens, width = x.shape
-    return 1 <= tokens <= LONGEST and width in WIDTHS and width // heads in HEAD_WIDTHS
 
 
 def list_tile(n: int) -> tuple[int, int]:

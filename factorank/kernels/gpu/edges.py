@@ -14,9 +14,6 @@ from torch.autograd.function import once_differentiable
 
 from factorank.kernels.gpu import edge_kernels as kernels
 
-LONGEST = 64
-"""Tokens of a list at most."""
-WIDTHS = (64, 128)
 VALUE, DIRECTIONS, MIXES = 16, 4, 8
 """How wide a message is, and how many a token says and hears."""
 PER_ROUND = 7
@@ -29,17 +26,6 @@ TOGETHER = 4
 """Rounds whose messages are one product in the gradient of the weights."""
 STAGES = 1
 """Products that are 16 wide were seen to read out of bounds in loops that load ahead."""
-
-
-GENERATIONS = (9, 10)
-"""Compute capabilities whose registers and shared memory a tile is made for."""
-ABLE = all(torch.cuda.get_device_capability(i)[0] in GENERATIONS for i in range(torch.cuda.device_count()))
-"""Whether that is what this machine has; found once, so that compiled code need not ask."""
-
-
-def fits(x: Tensor, value: int) -> bool:
-    """Whether there are kernels for ``(*batch, n, width)`` and messages of that width."""
-    return ABLE and 1 <= x.shape[-2] <= LONGEST and x.shape[-1] in WIDTHS and value == VALUE
 
 
 def forward_tile(n: int) -> tuple[int, int]:

@@ -16,34 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from factorank.kernels import dispatch
+
 T = TypeVar("T")
 KEPT = 4
 """How many recordings are kept by one recorder; each holds the memory of its kernels."""
-MOST_TOKENS = 2**17
-"""Tokens for which anything is recorded: beyond, the device takes longer than the host."""
-_switch = threading.local()
 _recording = threading.RLock()
-
-
-@contextlib.contextmanager
-def called() -> Iterator[None]:
-    """Nothing is recorded or replayed in this thread for as long as the block lasts."""
-    before = getattr(_switch, "called", False)
-    _switch.called = True
-    try:
-        yield
-    finally:
-        _switch.called = before
-
-
-def worth_recording(device: torch.device, tokens: int) -> bool:
-    """Whether work on so many tokens is to be recorded here and now."""
-    return (
-        device.type == "cuda"
-        and tokens <= MOST_TOKENS
-        and not getattr(_switch, "called", False)
-        and not torch.cuda.is_current_stream_capturing()
-    )
 
 
 def place() -> tuple[int, int]:
@@ -134,7 +112,7 @@ def replayed(model: nn.Module, key: Any, function: Callable[[Tensor], T], tensor
     On a GPU it is recorded when a tensor of the same shape comes again, so it must not draw random numbers or
     wait for the device. Elsewhere, and while something else is being recorded, it is just called.
     """
-    if tensor.numel() == 0 or not worth_recording(tensor.device, tokens):  # nothing to launch, no graph
+    if tensor.numel() == 0 or not dispatch.records(tensor.device, tokens):  # nothing to launch, no graph
         return function(tensor)
     with torch.cuda.device(tensor.device):
         result = recorder_of(model).run(key, function, tensor, None, weights_key(model, "cuda"))
@@ -143,9 +121,10 @@ def replayed(model: nn.Module, key: Any, function: Callable[[Tensor], T], tensor
 
 
 def weights_key(model: nn.Module, device: str) -> Any:
-    """Changes whenever a weight is changed in place or replaced, and with the precision of autocast."""
+    """Changes whenever a weight is changed in place or replaced, with autocast, and inside of ``plain``."""
     narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    return narrow, *((weight.data_ptr(), weight._version) for weight in model.parameters())
+    weights = ((weight.data_ptr(), weight._version) for weight in model.parameters())
+    return narrow, dispatch.switched_off(), *weights
 
 
 def _record(

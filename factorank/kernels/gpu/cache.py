@@ -1,7 +1,8 @@
 """One more token through a stack of transformer blocks, on GPUs and in bfloat16: sampling left to right.
 
-The kernels of ``fused_kernels`` on one token a row, and one for its attention to the tokens before it. The
-queries, keys and values of a token are written where they stay, so that nothing is copied from step to step.
+The kernels of ``block_kernels`` on one token of each row, and one for its attention to the tokens before it.
+The queries, keys and values of a token are written where they stay, so that nothing is copied from step to
+step.
 """
 
 import functools
@@ -12,22 +13,23 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from factorank.kernels.cache import WholeCache
+from factorank.kernels.cache import Cache
 from factorank.kernels.gpu import blocks as fused
 
 ROWS = 16
 """Rows of a program of the attention."""
 
 
-class FusedCache(WholeCache):
-    """What a stack keeps of the tokens it has seen: room for ``capacity`` of them."""
+class FusedCache(Cache):
+    """Queries, keys and values of all blocks: room for ``capacity`` tokens, which come one at a time."""
 
     def __init__(self, parameters: Sequence[Tensor], heads: int, capacity: int, eps: float = 1e-5) -> None:
         self.parameters, self.heads, self.capacity, self.eps = list(parameters), heads, capacity, eps
         self._narrow = fused.narrowed(self.parameters)[1]
         self._qkv: Tensor | None = None
 
-    def advance(self, x: Tensor) -> Tensor:
+    def advance(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        assert mask is None
         rows, _, width = x.shape
         depth, position = len(self.parameters) // fused.PER_BLOCK, self.length
         narrow = functools.partial(torch.empty, dtype=torch.bfloat16, device=x.device)

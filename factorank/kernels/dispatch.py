@@ -1,0 +1,293 @@
+"""Which fast path runs for what: the one switch, and the table of conditions.
+
+A fast path computes the same as its plain twin. The functions of this module take what both need. They call
+the fast one where its line in ``CONDITIONS`` holds and the plain one elsewhere, so that nothing outside of
+the kernels branches on devices, Triton or autocast.
+
+========= ================================================ ===============================================
+path      fast                                             plain twin
+========= ================================================ ===============================================
+attention ``gpu.attention``: short lists in one kernel     ``attention.attend_packed``: torch's
+blocks    ``gpu.blocks``: a stack as one operator          ``models.transformer.Block``, one by one
+cache     ``gpu.cache``: the next token through a stack    ``cache.BlockCache``: the blocks' own caches
+edges     ``gpu.edges``: all rounds as one operator        ``jigsaw.edges.EdgeRound``, one by one
+update    ``gpu.optimizer``: clip, AdamW, average at once  torch's AdamW, then the average
+recording ``gpu.graphs``: the replay of a CUDA graph       the function itself
+codes     ``codes.cpu`` (numba), ``codes.cuda`` (CUDA C)   ``codes.reference``: plain torch
+========= ================================================ ===============================================
+
+The operations on codes are an operator that torch itself dispatches by device; see ``codes``. They have no
+line in ``CONDITIONS``, but ``plain`` holds for them too. Compiled loops that have no twin (``assignment``,
+``fitting``, ``amp``) are called directly.
+"""
+
+import importlib.util
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from factorank.kernels.attention import attend_packed
+from factorank.kernels.cache import BlockCache, Cache
+
+Path = Literal["attention", "blocks", "cache", "edges", "update", "recording", "codes"]
+NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges")
+"""The paths inside of a model's forward pass."""
+TRITON = torch.version.cuda is not None and importlib.util.find_spec("triton") is not None
+
+
+class Facts(NamedTuple):
+    """What the conditions depend on: properties of the tensors, and of where they are computed."""
+
+    cuda: bool = False
+    """The tensor lies on a CUDA device."""
+    triton: bool = False
+    """Triton is installed, and torch is built for CUDA."""
+    generations: tuple[int, ...] = ()
+    """The major compute capability of every GPU of this machine."""
+    dtype: torch.dtype = torch.float32
+    weights: torch.dtype | None = torch.float32
+    """The type of all weights, or None if they differ or there are none."""
+    autocast: torch.dtype | None = None
+    """The type to which CUDA's autocast narrows, or None where it is off."""
+    rows: int = 1
+    tokens: int = 1
+    """Of each row."""
+    width: int = 0
+    head: int = 0
+    """The width of an attention head."""
+    message: int = 0
+    """The width of a message between pieces."""
+    keys_only: bool = True
+    """The mask, if there is one, says only which keys of a row any query and head may attend to."""
+    single: bool = False
+    """Tokens come one at a time."""
+    grad: bool = False
+    """Gradients are recorded."""
+    compiling: bool = False
+    """``torch.compile`` traces the code."""
+    capturing: bool = False
+    """A CUDA graph is being captured on the current stream."""
+    step_captured: bool = False
+    """The training step is run as a CUDA graph."""
+    alone: bool = True
+    """No other process trains the same weights."""
+
+
+F32, BF16 = torch.float32, torch.bfloat16
+
+CONDITIONS: dict[Path, Callable[[Facts], bool]] = {
+    "attention": lambda f: (
+        f.cuda and f.triton and f.keys_only and f.tokens <= 64 and f.head in (16, 32, 64)
+    ),
+    "blocks": lambda f: (
+        f.cuda and f.triton and f.autocast == BF16 and f.dtype == f.weights == F32 and f.keys_only
+        and 1 <= f.tokens <= 64 and f.width in (64, 128) and f.head in (16, 32)
+        # For large batches the compiler's separate kernels measured faster.
+        and not (f.compiling and f.rows * f.tokens > 24_576)
+    ),
+    "cache": lambda f: f.single and not f.grad and CONDITIONS["blocks"](f),
+    "edges": lambda f: (
+        f.cuda and f.triton and f.autocast == BF16 and f.weights == F32
+        and 1 <= f.tokens <= 64 and f.width in (64, 128) and f.message == 16
+        # The tiles are made for the registers and the shared memory of these GPUs.
+        and all(generation in (9, 10) for generation in f.generations)
+    ),
+    "update": lambda f: f.cuda and f.triton and f.step_captured and f.alone and f.weights == F32,
+    # Beyond so many tokens the device takes longer than the host, which then need not be relieved.
+    "recording": lambda f: f.cuda and f.rows * f.tokens <= 2**17 and not f.capturing,
+}  # fmt: skip
+"""Where each fast path runs. The constants are those that the kernels are written and measured for."""
+
+
+@contextmanager
+def plain(*paths: Path) -> Iterator[None]:
+    """Inside, only the plain twins run: of these paths, or of all if none is named.
+
+    The switch holds for the thread that enters it, and blocks may nest. Compiled code cannot tell threads
+    apart: it runs the plain twins for as long as any thread is inside. Enter the block outside of it.
+    """
+    global _off
+    entries = [(threading.get_ident(), path) for path in paths or get_args(Path)]
+    with _lock:
+        _off = (*_off, *entries)
+    try:
+        yield
+    finally:
+        with _lock:
+            rest = list(_off)
+            for entry in entries:
+                rest.remove(entry)
+            _off = tuple(rest)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether ``plain`` keeps to the plain twin of a path here and now."""
+    if not _off:
+        return False
+    if torch.compiler.is_compiling():
+        return any(name == path for _, name in _off)
+    return (threading.get_ident(), path) in _off
+
+
+def switched_off() -> tuple[str, ...]:
+    """The paths that ``plain`` turns off in this thread."""
+    return tuple(sorted({name for thread, name in _off if thread == threading.get_ident()}))
+
+
+def runs_fast(path: Path, facts: Facts) -> bool:
+    """Whether the fast path is taken."""
+    return not is_plain(path) and CONDITIONS[path](facts)
+
+
+def attention(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+    """Attention of the tokens of each row to one another.
+
+    Shapes and ``mask`` are those of :func:`factorank.kernels.attention.attend_packed`.
+    """
+    rows, tokens, _, _, head = qkv.shape
+    facts = Facts(qkv.is_cuda, TRITON, rows=rows, tokens=tokens, head=head, keys_only=_over_keys(mask, rows))
+    if runs_fast("attention", facts):
+        from factorank.kernels.gpu import attention as short
+
+        return short.attention(qkv, None if mask is None else mask[:, 0, 0], causal)
+    return attend_packed(qkv, mask, causal=causal)
+
+
+def blocks(
+    x: Tensor,
+    parameters: Sequence[Tensor],
+    mask: Tensor | None,
+    *,
+    heads: int,
+    causal: bool,
+    dropout: float,
+    plain: Callable[[Tensor, Tensor | None, bool], Tensor],
+) -> Tensor:
+    """A stack of transformer blocks on ``(rows, tokens, width)``; ``plain(x, mask, causal)`` is its twin.
+
+    ``parameters`` are those of all blocks, in the order of :class:`factorank.models.transformer.Block`.
+    """
+    if runs_fast("blocks", block_facts(x, parameters, heads, mask)):
+        from factorank.kernels.gpu import blocks as fused
+
+        present = None if mask is None else mask[:, 0, 0].contiguous()
+        return fused.apply(x, parameters, present, heads=heads, causal=causal, dropout=dropout)
+    return plain(x, mask, causal)
+
+
+def cache(
+    like: Tensor,
+    parameters: Sequence[Tensor],
+    blocks: Iterable[Callable[..., Tensor]],
+    *,
+    heads: int,
+    capacity: int,
+    single: bool,
+) -> Cache:
+    """An empty cache of ``blocks`` for tokens like these ``(rows, 1, width)``, and room for ``capacity``.
+
+    ``single``: the tokens come one at a time.
+    """
+    facts = block_facts(like, parameters, heads)
+    if runs_fast("cache", facts._replace(single=single, grad=torch.is_grad_enabled())):
+        from factorank.kernels.gpu.cache import FusedCache
+
+        return FusedCache(parameters, heads, capacity)
+    return BlockCache(blocks, capacity)
+
+
+def edge_rounds(
+    tokens: Tensor,
+    weights: Tensor,
+    best_fit: Tensor,
+    parameters: Sequence[Tensor],
+    *,
+    message: int,
+    plain: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Rounds of edge attention on ``(*batch, n, width)``; ``plain(tokens, weights, best_fit)`` is their twin.
+
+    ``parameters`` are those of all rounds, in the order of :class:`factorank.jigsaw.edges.EdgeRound`.
+    """
+    n, width = tokens.shape[-2:]
+    facts = Facts(
+        cuda=tokens.is_cuda,
+        triton=TRITON,
+        generations=_generations(tokens),
+        weights=_common_dtype(parameters),
+        autocast=_autocast(),
+        tokens=n,
+        width=width,
+        message=message,
+    )
+    if runs_fast("edges", facts):
+        from factorank.kernels.gpu import edges
+
+        return edges.apply(tokens, weights, best_fit, parameters)
+    return plain(tokens, weights, best_fit)
+
+
+def fuses_update(weights: Sequence[Tensor], *, captured: bool, alone: bool) -> bool:
+    """Whether the weights are updated by ``gpu.optimizer`` in a training step.
+
+    ``captured``: the step is run as a CUDA graph. ``alone``: no other process trains the same weights.
+    """
+    dtype = _common_dtype(weights) if all(weight.is_contiguous() for weight in weights) else None
+    cuda = all(weight.is_cuda for weight in weights)
+    return runs_fast("update", Facts(cuda, TRITON, weights=dtype, step_captured=captured, alone=alone))
+
+
+def records(device: torch.device, tokens: int) -> bool:
+    """Whether work on so many tokens is recorded and replayed as a CUDA graph here and now."""
+    cuda = device.type == "cuda"
+    capturing = cuda and torch.cuda.is_current_stream_capturing()
+    return runs_fast("recording", Facts(cuda, tokens=tokens, capturing=capturing))
+
+
+def block_facts(x: Tensor, parameters: Sequence[Tensor], heads: int, mask: Tensor | None = None) -> Facts:
+    """What the table wants to know of a stack of blocks."""
+    rows, tokens, width = x.shape
+    return Facts(
+        cuda=x.is_cuda,
+        triton=TRITON,
+        dtype=x.dtype,
+        weights=_common_dtype(parameters),
+        autocast=_autocast(),
+        rows=rows,
+        tokens=tokens,
+        width=width,
+        head=width // heads,
+        keys_only=_over_keys(mask, rows),
+        compiling=torch.compiler.is_compiling(),
+    )
+
+
+def _over_keys(mask: Tensor | None, rows: int) -> bool:
+    return mask is None or (mask.ndim == 4 and mask.shape[:3] == (rows, 1, 1))
+
+
+def _autocast() -> torch.dtype | None:
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+
+
+def _common_dtype(tensors: Sequence[Tensor]) -> torch.dtype | None:
+    if not tensors or any(tensor.dtype != tensors[0].dtype for tensor in tensors):
+        return None
+    return tensors[0].dtype
+
+
+def _generations(x: Tensor) -> tuple[int, ...]:
+    if not x.is_cuda:
+        return ()
+    from factorank.kernels.gpu.machine import GENERATIONS  # an import, so that compiled code need not ask
+
+    return GENERATIONS
+
+
+_lock = threading.Lock()
+_off: tuple[tuple[int, Any], ...] = ()
+"""The threads that are inside of ``plain``, each with a path that it turns off there."""
