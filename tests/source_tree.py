@@ -164,7 +164,7 @@ def _is_own(value: ast.expr) -> bool:
 def _imported_module(value: ast.expr, module: str) -> str | None:
     """The part to which a name belongs that stands for an imported module of the package."""
     if isinstance(value, ast.Name):
-        for target in imports(module):
-            if target.rpartition(".")[2] == value.id:
-                return part_of(target)
+        for _, name in imported_names(module):
+            if name in modules() and name.rpartition(".")[2] == value.id:
+                return part_of(name)
     return None
