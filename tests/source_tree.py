@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import torch
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "factorank"
 
@@ -117,7 +119,10 @@ def is_private(name: str) -> bool:
 
 @cache
 def private_attributes(part: str) -> frozenset[str]:
-    """The private attributes that classes of a part define: methods, class variables, what is set on self."""
+    """The private attributes that classes of a part define: methods, class variables, what is set on self.
+
+    The names that torch gives every module are torch's, not the part's.
+    """
     names = set()
     for module in modules():
         if part_of(module) != part:
@@ -133,7 +138,7 @@ def private_attributes(part: str) -> frozenset[str]:
                         names |= {target.id for target in item.targets if isinstance(target, ast.Name)}
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_own(node.value):
                 names.add(node.attr)
-    return frozenset(filter(is_private, names))
+    return frozenset(filter(is_private, names - vars(torch.nn.Module()).keys()))
 
 
 def foreign_private_names(module: str) -> Iterator[str]:

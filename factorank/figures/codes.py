@@ -2,7 +2,7 @@
 
 import os
 
-from factorank.figures.drawing import pyplot_module, read_results, save
+from factorank.figures.drawing import CODE_STYLES, pyplot_module, read_results, save
 
 
 def codes_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
@@ -13,7 +13,7 @@ def codes_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) 
     figure, axes = pyplot.subplots(
         len(devices), 2, figsize=(9, 3.6 * len(devices)), squeeze=False, sharex=True, layout="constrained"
     )
-    marks = {"lehmer": "o", "left-lehmer": "s", "fisher-yates": "^", "insertion": "D"}
+    marks = {code: mark for code, (_, mark, _) in CODE_STYLES.items() if code != "inline"}
     for line, device in zip(axes, devices, strict=True):
         for axis, direction in zip(line, ("encode", "decode"), strict=True):
             part = sorted(

@@ -10,14 +10,14 @@ from factorank.figures import draw
 
 def rows(device="a GPU"):
     base = {"experiment": "speed", "ratio": None, "peer": None, "unit": "permutations/s", "device": device}
-    made = [{"what": "train cyclic", "ours": 900.0, "limit": 4000.0, "n": 10, "batch": 1024}]
+    lines = [{"what": "train cyclic", "ours": 900.0, "limit": 4000.0, "n": 10, "batch": 1024}]
     for nfe in (1, 4):
-        made += [
+        lines += [
             {"what": "cost sample", "ours": 1e6 / n / nfe, "limit": 1e8 / n, "n": n, "batch": 64, "nfe": nfe}
             for n in (10, 1000)
         ]
-    made += [{"what": "cost train", "ours": 1e5 / n, "limit": None, "n": n, "batch": 64} for n in (10, 1000)]
-    return [base | row for row in made]
+    lines += [{"what": "cost train", "ours": 1e5 / n, "limit": None, "n": n, "batch": 64} for n in (10, 1000)]
+    return [base | row for row in lines]
 
 
 def write(path, lines):
