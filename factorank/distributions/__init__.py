@@ -1,4 +1,7 @@
-"""Classical laws over permutations, as torch distributions."""
+"""Classical laws over permutations, as torch distributions.
+
+Importing the package registers how every law is conditioned and fitted.
+"""
 
 from factorank.distributions.base import PermutationDistribution, permutation
 from factorank.distributions.conditioning.amp import AMP
@@ -11,7 +14,13 @@ from factorank.distributions.conditioning.plackett_luce import ConditionedPlacke
 from factorank.distributions.conditioning.rejection import ConditionedByRejection
 from factorank.distributions.conditioning.rules import ImpossibleObservation, RareObservation
 from factorank.distributions.conditioning.uniform import ConditionedUniform
-from factorank.distributions.fitting import FitError, FitReport, FitWarning, consensus
+from factorank.distributions.fitting.consensus import Consensus, consensus
+from factorank.distributions.fitting.generalized_mallows import fit_generalized_mallows
+from factorank.distributions.fitting.mallows import fit_mallows
+from factorank.distributions.fitting.mixture import fit_mixture
+from factorank.distributions.fitting.plackett_luce import fit_plackett_luce
+from factorank.distributions.fitting.report import FitError, FitReport, FitWarning
+from factorank.distributions.fitting.rim import fit_rim
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.grim import GRIM
 from factorank.distributions.kl import expected_kendall
@@ -34,6 +43,7 @@ __all__ = [
     "ConditionedMixture",
     "ConditionedPlackettLuce",
     "ConditionedUniform",
+    "Consensus",
     "FitError",
     "FitReport",
     "FitWarning",
@@ -48,5 +58,10 @@ __all__ = [
     "Uniform",
     "consensus",
     "expected_kendall",
+    "fit_generalized_mallows",
+    "fit_mallows",
+    "fit_mixture",
+    "fit_plackett_luce",
+    "fit_rim",
     "permutation",
 ]

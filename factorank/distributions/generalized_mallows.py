@@ -1,7 +1,7 @@
 """The generalized Mallows law: a dispersion for each item of the reference."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from factorank.distributions.factorized import (
     geometric_sums,
     times_log,
 )
+from factorank.distributions.fitting.registry import fitter
 from factorank.distributions.tensors import as_orders, as_reals, compact, together
 from factorank.errors import DistributionError
 
@@ -73,11 +74,36 @@ class GeneralizedMallows(FactorizedDistribution):
         super().__init__(batch, n, validate_args)
 
     @classmethod
-    def fit(cls, orders: Tensor, weights: Tensor | None = None, **options: Any) -> "GeneralizedMallows":
-        """The law of maximum likelihood; see ``factorank.distributions.fitting.fit_generalized_mallows``."""
-        from factorank.distributions.fitting import fit_generalized_mallows
+    def fit(
+        cls,
+        orders: Tensor,
+        weights: Tensor | None = None,
+        *,
+        central: Sequence[int] | Tensor | None = None,
+        start: Tensor | None = None,
+        max_moves: int = 10_000,
+    ) -> "GeneralizedMallows":
+        r"""The law of maximum likelihood; ``law.report`` says how the fit went.
 
-        return fit_generalized_mallows(orders, weights, **options)
+        Item i of the reference σ is inserted :math:`d_i` places before the end of the items ahead of it, with
+        :math:`P(d_i) ∝ φ_i^{d_i}`. The mean of :math:`d_i` over the votes is a sum of pairwise counts, and
+        each :math:`φ_i` (at most 1) solves its own moment equation. σ is then moved, one item at a time, to
+        where the likelihood rises most, from the Kemeny consensus (and ``start``) on, to a local optimum.
+
+        Args:
+            orders: complete orders ``(*batch, n)``.
+            weights: of the rankings, ``(*batch,)``.
+            central: the reference order, if it is not to be fitted.
+            start: one more order from which the reference is searched.
+            max_moves: the largest number of moves of one item.
+
+        Fligner and Verducci, "Distance based ranking models", 1986.
+
+        >>> law = GeneralizedMallows.fit(torch.tensor([[0, 1, 2], [0, 1, 2], [1, 0, 2]]))
+        >>> law.central, law.phis
+        (tensor([0, 1, 2]), tensor([1.0000, 0.5000, 0.0000], dtype=torch.float64))
+        """
+        return fitter(GeneralizedMallows)(orders, weights, central=central, start=start, max_moves=max_moves)
 
     @property
     def thetas(self) -> Tensor:

@@ -1,7 +1,7 @@
 """The Mallows law: probability falls by a factor φ with each pair of items out of order."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,8 +17,13 @@ from factorank.distributions.factorized import (
     geometric_sums,
     times_log,
 )
+from factorank.distributions.fitting.registry import fitter
 from factorank.distributions.tensors import as_orders, as_reals, compact, together
 from factorank.errors import DistributionError
+
+if TYPE_CHECKING:
+    from factorank.distributions.fitting.checks import Unranked
+    from factorank.distributions.partial import PartialOrders
 
 
 class Mallows(FactorizedDistribution):
@@ -84,11 +89,79 @@ class Mallows(FactorizedDistribution):
         super().__init__(batch, n, validate_args)
 
     @classmethod
-    def fit(cls, orders: Tensor, weights: Tensor | None = None, **options: Any) -> "Mallows":
-        """The law of maximum likelihood; see :func:`factorank.distributions.fitting.fit_mallows`."""
-        from factorank.distributions.fitting import fit_mallows
+    def fit(
+        cls,
+        orders: "Tensor | PartialOrders",
+        weights: Tensor | None = None,
+        *,
+        central: Sequence[int] | Tensor | None = None,
+        place_weights: Tensor | None = None,
+        start: Tensor | None = None,
+        unranked: "Unranked | None" = None,
+        items: int | None = None,
+        samples: int | None = None,
+        max_iterations: int | None = None,
+        tolerance: float | None = None,
+        held_out: "Tensor | PartialOrders | float | None" = None,
+        held_out_weights: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        progress: bool = False,
+    ) -> "Mallows":
+        r"""The law of maximum likelihood; ``law.report`` says how the fit went.
 
-        return fit_mallows(orders, weights, **options)
+        The log-likelihood :math:`-θ \sum_v w_v d(σ, x_v) - N \log Z(θ)` is largest, whatever θ = -log φ, at
+        the consensus σ (:func:`factorank.consensus`), and then where the expected distance equals the mean
+        distance. All votes equal give φ = 0, votes without any order φ = 1. With ``place_weights`` a pair
+        counts with the weight of the higher place, so the best σ is again a consensus, of weighted counts.
+
+        Partial orders are fitted by Monte-Carlo EM: each voter's order is completed by weighted draws of AMP
+        (Lu and Boutilier, 2014). The options from ``samples`` on belong to this fit.
+
+        Args:
+            orders: complete orders ``(*batch, n)``, :class:`PartialOrders`, or orders that end in -1 with
+                ``unranked``.
+            weights: of the rankings, ``(*batch,)``.
+            central: the reference order, if it is not to be fitted.
+            place_weights: of the weighted law, ``(n,)``.
+            start: one more order from which the consensus is searched.
+            unranked: how the items that an order leaves out are ranked: "below" the others (top-k lists) or
+                "incomparable" (rankings of subsets).
+            items: the number of items where the orders are shorter than that.
+            samples: completions for each voter; 50 unless given.
+            max_iterations: of EM; 100 unless given.
+            tolerance: of the change of φ at which EM stops; 1e-4 unless given.
+            held_out: more partial orders, or the share of the rows, drawn at random, to be left out of the
+                fit; ``law.report.held_out`` is their mean log-likelihood.
+            held_out_weights: their weights.
+            generator: of the completions.
+            progress: whether to show a bar, on a terminal.
+
+        Fligner and Verducci, "Distance based ranking models", 1986.
+
+        >>> law = Mallows.fit(torch.tensor([[0, 1, 2], [0, 1, 2], [1, 0, 2]]))
+        >>> law.central, round(float(law.phi), 4), law.report.exact
+        (tensor([0, 1, 2]), 0.169, True)
+        >>> tops = torch.tensor([[0, 1, -1, -1]] * 6 + [[1, 0, -1, -1]] * 2 + [[0, 2, -1, -1]])
+        >>> law = Mallows.fit(tops, unranked="below", generator=torch.Generator().manual_seed(0))
+        >>> law.central[:2]
+        tensor([0, 1])
+        """
+        return fitter(Mallows)(
+            orders,
+            weights,
+            central=central,
+            place_weights=place_weights,
+            start=start,
+            unranked=unranked,
+            items=items,
+            samples=samples,
+            max_iterations=max_iterations,
+            tolerance=tolerance,
+            held_out=held_out,
+            held_out_weights=held_out_weights,
+            generator=generator,
+            progress=progress,
+        )
 
     @property
     def theta(self) -> Tensor:

@@ -1,18 +1,19 @@
 """Mixtures of laws over orders."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.fitting.mixture import fit_mixture
-from factorank.distributions.fitting.partial_mallows import fit_mallows_mixture_partial
-from factorank.distributions.fitting.report import FitError
-from factorank.distributions.partial import PartialOrders
+from factorank.distributions.fitting.registry import fitter
 from factorank.distributions.tensors import as_reals
 from factorank.errors import DistributionError
+
+if TYPE_CHECKING:
+    from factorank.distributions.fitting.checks import Unranked
+    from factorank.distributions.partial import PartialOrders
 
 
 class Mixture(PermutationDistribution):
@@ -67,36 +68,54 @@ class Mixture(PermutationDistribution):
     @classmethod
     def fit(
         cls,
-        orders: Tensor | PartialOrders,
+        orders: "Tensor | PartialOrders",
         weights: Tensor | None = None,
         *,
         components: int,
         family: str = "mallows",
-        held_out: Tensor | PartialOrders | float | None = None,
+        unranked: "Unranked | None" = None,
+        items: int | None = None,
+        smoothing: float = 0.0,
+        penalty: float = 0.0,
+        restarts: int = 5,
+        max_iterations: int | None = None,
+        tolerance: float | None = None,
+        samples: int | None = None,
+        start: "Mixture | None" = None,
+        held_out: "Tensor | PartialOrders | float | None" = None,
+        held_out_weights: Tensor | None = None,
         generator: torch.Generator | None = None,
-        **options: Any,
+        progress: bool = False,
     ) -> "Mixture":
-        """A mixture of ``components`` laws of one family, by expectation-maximisation with restarts.
+        """A mixture of laws of one family, by expectation-maximisation with restarts.
 
-        EM raises the likelihood at every iteration, to a local maximum; the best of ``restarts`` (5) is kept.
-        Each starts from clusters around voters who disagree. A component that loses all its votes stays at
-        weight zero. ``law.report`` has the log-likelihood, its history, AIC, BIC, whether it converged, and
-        the end of every restart.
+        EM raises the likelihood at every iteration, to a local maximum; the best restart is kept. Each starts
+        from clusters around voters who disagree. A component that loses all its votes stays at weight zero.
+        ``law.report`` has the log-likelihood, its history, AIC, BIC, whether it converged, and the end of
+        every restart. Partial orders are fitted as by :meth:`Mallows.fit`.
 
         Args:
             orders: complete orders ``(*batch, n)``. For the families "plackett-luce" and "mallows" they may
-                end in -1 if ``unranked`` says what that means, and "mallows" also takes
-                :class:`PartialOrders`; its partial orders are completed by sampling
-                (:func:`fit_mallows_mixture_partial`; the option ``samples``).
+                end in -1 if ``unranked`` is given, and "mallows" also takes :class:`PartialOrders`.
             weights: of the rankings, ``(*batch,)``.
+            components: the number of laws.
             family: "mallows", "generalized-mallows", "rim" or "plackett-luce".
+            unranked: how the items that an order leaves out are ranked: "below" the others (top-k lists) or
+                "incomparable" (rankings of subsets).
+            items: the number of items where the orders are shorter than that.
+            smoothing: of the family "rim", as of :meth:`RIM.fit`.
+            penalty: of the family "plackett-luce", as of :meth:`PlackettLuce.fit`.
+            restarts: the number of starts.
+            max_iterations: of EM; 500 unless given, 100 for partial orders.
+            tolerance: at which EM stops: of the gain in nats a ranking, 1e-6 unless given; for partial orders
+                of the change of the parameters, 1e-4.
+            samples: completions for each voter of partial orders; 50 unless given.
+            start: a mixture at which EM begins, instead of at clusters; for complete orders.
             held_out: more rankings, or the share of the rows (0.2, say), drawn at random, to be left out of
                 the fit; ``law.report.held_out`` is then their mean log-likelihood, by weight.
-            generator: decides the starts (and the share held out).
-            options: ``restarts``, ``max_iterations``, ``tolerance`` (of the gain in nats a ranking),
-                ``progress`` (a bar, on a terminal); ``smoothing`` for "rim", ``penalty`` for "plackett-luce";
-                for orders that end in -1 ``unranked``, "below" for top-k lists and "incomparable" for
-                rankings of subsets, and ``items``, their number where the orders are shorter than that.
+            held_out_weights: the weights of such further rankings.
+            generator: decides the starts (and the share held out, and completions).
+            progress: whether to show a bar, on a terminal.
 
         Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM algorithm", 1977.
 
@@ -108,28 +127,25 @@ class Mixture(PermutationDistribution):
         >>> law.weights.sort().values, law.report.converged
         (tensor([0.33..., 0.66...], dtype=torch.float64), True)
         """
-        out_weights = None
-        if family == "mallows" and isinstance(orders, Tensor):
-            orders, held_out = _as_partial(orders, held_out, options)
-        if isinstance(held_out, float | int):
-            orders, weights, held_out, out_weights = _split(orders, weights, float(held_out), generator)
-        if held_out is not None and isinstance(held_out, PartialOrders) != isinstance(orders, PartialOrders):
-            raise FitError("the rankings held out are complete if the others are, and partial if they are")
-        options |= {"components": components, "generator": generator}
-        options |= {"held_out": held_out, "held_out_weights": out_weights}
-        if isinstance(orders, PartialOrders):
-            if family != "mallows":
-                raise FitError(
-                    f"PartialOrders are fitted by the family 'mallows', not {family!r}; 'plackett-luce' takes"
-                    " orders that end in -1, with unranked="
-                )
-            shares, laws, report = fit_mallows_mixture_partial(orders, weights, **options)
-            fitted = cls(shares, laws)
-        else:
-            shares, found, report = fit_mixture(orders, weights, family=family, **options)
-            fitted = cls(shares, found)
-        fitted.report = report
-        return fitted
+        return fitter(Mixture)(
+            orders,
+            weights,
+            components=components,
+            family=family,
+            unranked=unranked,
+            items=items,
+            smoothing=smoothing,
+            penalty=penalty,
+            restarts=restarts,
+            max_iterations=max_iterations,
+            tolerance=tolerance,
+            samples=samples,
+            start=start,
+            held_out=held_out,
+            held_out_weights=held_out_weights,
+            generator=generator,
+            progress=progress,
+        )
 
     @property
     def device(self) -> torch.device:
@@ -175,40 +191,3 @@ class Mixture(PermutationDistribution):
 
     def _mean(self, of: Any) -> Tensor:
         return sum(weight * of(law) for weight, law in zip(self.weights, self.components, strict=True))
-
-
-def _as_partial(orders: Tensor, held_out: Any, options: dict[str, Any]) -> tuple[Any, Any]:
-    """Orders that leave items out as :class:`PartialOrders`; what says how is taken out of the options."""
-    said: dict[str, Any] = {name: options.pop(name, None) for name in ("unranked", "items")}
-    if said["unranked"] is None:
-        if said["items"] is not None:
-            raise FitError("items= goes with unranked=, which says what is known of the items left out")
-        return orders, held_out
-    more = [held_out] if isinstance(held_out, Tensor) else []
-    if all(
-        one.shape[-1] == (said["items"] or one.shape[-1]) and bool((one != -1).all())
-        for one in (orders, *more)
-    ):
-        return orders, held_out
-    made = [PartialOrders.from_orders(one, **said) for one in (orders, *more)]
-    return made[0], made[1] if more else held_out
-
-
-def _split(
-    orders: Tensor | PartialOrders, weights: Tensor | None, share: float, generator: torch.Generator | None
-) -> tuple[Any, Tensor | None, Any, Tensor | None]:
-    """Leave a random share of the rankings out: those kept, their weights, and the same of those left out."""
-    if isinstance(orders, Tensor) and orders.ndim > 1:
-        orders = orders.reshape(-1, orders.shape[-1])
-        weights = None if weights is None else weights.reshape(-1)
-    count = len(orders)
-    out = round(share * count)
-    if not 0 < share < 1 or not 0 < out < count:
-        raise FitError(f"held_out as a share leaves some of {count} rankings on both sides; {share} does not")
-    shuffled = torch.randperm(
-        count, generator=generator, device=generator.device if generator else None
-    ).cpu()
-    kept, left = shuffled[out:].sort().values, shuffled[:out].sort().values
-    if weights is None:
-        return orders[kept], None, orders[left], None
-    return orders[kept], weights[kept], orders[left], weights[left]

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.fitting.checks import Unranked, padded_orders
+from factorank.distributions.fitting.checks import Unranked, padded_orders, ranks_of_padded
 from factorank.errors import FactorankError
 from factorank.permutations import check_integer, check_permutation, inverse
 
@@ -64,10 +63,7 @@ class PartialOrders:
         if unranked not in ("below", "incomparable"):
             raise PartialOrderError(f"unranked is 'below' or 'incomparable', not {unranked!r}")
         rows, _, n = padded_orders(orders, unranked, items)
-        count, width = rows.shape
-        places = np.full((count, n + 1), n)
-        np.put_along_axis(places, np.where(rows < 0, n, rows), np.arange(width)[None], axis=1)
-        rank = torch.from_numpy(places[:, :n]).to(orders.device)
+        rank = torch.from_numpy(ranks_of_padded(rows, n, left_out=n)).to(orders.device)
         above = rank[:, :, None] < rank[:, None, :]
         if unranked == "incomparable":
             above &= (rank < n)[:, None, :]

@@ -10,6 +10,7 @@ from torch.distributions import constraints
 
 from factorank.distributions.base import permutation
 from factorank.distributions.factorized import FactorizedDistribution
+from factorank.distributions.fitting.registry import fitter
 from factorank.distributions.tensors import as_orders, as_reals, together
 from factorank.errors import DistributionError
 
@@ -86,12 +87,27 @@ class RIM(FactorizedDistribution):
         orders: Tensor,
         reference: Sequence[int] | Tensor | None = None,
         weights: Tensor | None = None,
-        **options: Any,
+        *,
+        smoothing: float = 0.0,
     ) -> "RIM":
-        """The law of maximum likelihood; see :func:`factorank.distributions.fitting.fit_rim`."""
-        from factorank.distributions.fitting import fit_rim
+        """The law of maximum likelihood, given the reference; ``law.report`` says how the fit went.
 
-        return fit_rim(orders, reference, weights, **options)
+        The insertion probabilities are shares of the votes.
+
+        Args:
+            orders: complete orders ``(*batch, n)``.
+            reference: the order in which items are inserted. Without one it is the Kemeny consensus, a good
+                reference but not one that a search over all orders has chosen.
+            weights: of the rankings, ``(*batch,)``.
+            smoothing: added to the count of every slot (1 is Laplace's rule), which keeps slots that no vote
+                used possible.
+
+        >>> law = RIM.fit(torch.tensor([[0, 1], [0, 1], [1, 0]]), reference=[0, 1])
+        >>> law.probs
+        tensor([[1.0000, 0.0000],
+                [0.3333, 0.6667]], dtype=torch.float64)
+        """
+        return fitter(RIM)(orders, reference, weights, smoothing=smoothing)
 
     @property
     def probs(self) -> Tensor:

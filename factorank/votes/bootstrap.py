@@ -6,7 +6,6 @@ import torch
 
 from factorank.data import Rankings
 from factorank.distributions import RIM, PermutationDistribution
-from factorank.distributions.fitting.mixture import fit_mixture
 from factorank.distributions.fitting.progress import rounds
 from factorank.distributions.fitting.report import FitWarning
 from factorank.distributions.mixture import Mixture
@@ -71,14 +70,13 @@ def _mixture(law: Mixture, rankings: Rankings, setting: Setting) -> Mixture:
     options = families.family_options(setting)
     if not rankings.complete:
         options["unranked"] = setting.unranked
-    shares, components, _ = fit_mixture(
+    return Mixture.fit(
         orders,
         rankings.weights,
         components=len(law.components),
         family=setting.family,
         max_iterations=STEPS,
         tolerance=1e-5,
-        start=(law.weights.double().numpy(), list(law.components)),
+        start=law,
         **options,
     )
-    return Mixture(shares, components)

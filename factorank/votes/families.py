@@ -150,7 +150,7 @@ _FITS: dict[str, Callable[[Tensor, Tensor, Setting, torch.Generator], Permutatio
 _PARTIAL_FITS: dict[str, Callable[[Rankings, Setting, torch.Generator], PermutationDistribution]] = {
     "uniform": lambda votes, setting, generator: Uniform(votes.n, dtype=torch.float64),
     "mallows": lambda votes, setting, generator: Mallows.fit(
-        partial_orders(votes, setting.unranked),  # type: ignore[arg-type]
+        partial_orders(votes, setting.unranked),
         votes.weights,
         generator=generator,
         max_iterations=setting.max_iterations,

@@ -7,7 +7,7 @@ import torch
 
 import factorank as fr
 from factorank.distributions import saving
-from factorank.distributions.fitting import FitReport
+from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.mixture import Mixture
 from factorank.distributions.saving import LawFileError, law_items, load_law, save_law
 

@@ -1,5 +1,6 @@
-"""Checks of the rankings and weights that a fit is given; every message says where the fault is."""
+"""Checks of the rankings, weights and settings of a fit; every message says where the fault is."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,11 @@ from factorank.permutations import as_rows, check_integer, check_permutation, ro
 
 Unranked = Literal["below", "incomparable"]
 """What a ranking says of the items it leaves out: they come after all listed ones, or nothing."""
+
+
+def complete_votes(orders: Tensor, weights: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+    """Orders ``(*batch, n)`` as int64 ``(rows, n)``, and their weights ``(rows,)``, both checked."""
+    return complete_orders(orders), row_weights(weights, tuple(orders.shape[:-1]))
 
 
 def complete_orders(orders: Tensor, *, n: int | None = None) -> np.ndarray:
@@ -66,12 +72,12 @@ def padded_orders(
     if bool((lengths == 0).any()):
         row = int((lengths == 0).int().argmax())
         raise PermutationError(f"an order lists at least one item but {row_name(orders, row)} lists none")
-    seen = torch.zeros((len(rows), n + 1), dtype=torch.int64)
-    seen.scatter_add_(1, torch.where(listed, rows, n), listed.long())
-    twice = (seen > 1).any(1)
+    times = torch.zeros((len(rows), n + 1), dtype=torch.int64)
+    times.scatter_add_(1, torch.where(listed, rows, n), listed.long())
+    twice = (times > 1).any(1)
     if bool(twice.any()):
         row = int(twice.int().argmax())
-        item = int((seen[row] > 1).int().argmax())
+        item = int((times[row] > 1).int().argmax())
         places = (rows[row] == item).nonzero().flatten().tolist()
         raise PermutationError(
             f"an order lists an item once but {row_name(orders, row)} holds {item} twice, at positions"
@@ -89,19 +95,29 @@ def padded_orders(
     return rows.numpy(), lengths.numpy(), n
 
 
+def ranks_of_padded(rows: np.ndarray, n: int, left_out: int) -> np.ndarray:
+    """The place of each item ``(rows, n)`` in orders ``(rows, k)`` that may end in -1.
+
+    Items that an order leaves out have the rank ``left_out``.
+    """
+    ranks = np.full((len(rows), n + 1), left_out)  # the last column takes the -1
+    np.put_along_axis(ranks, np.where(rows < 0, n, rows), np.arange(rows.shape[1])[None], axis=1)
+    return np.ascontiguousarray(ranks[:, :n])
+
+
 def row_weights(weights: Tensor | None, orders_shape: tuple[int, ...]) -> np.ndarray:
     """Weights as float64 ``(rows,)``, ones if there are none given; at least one is positive."""
     count = int(np.prod(orders_shape))
     if weights is None:
         return np.ones(count)
-    given = torch.as_tensor(weights)
-    if tuple(given.shape) != tuple(orders_shape):
+    values = torch.as_tensor(weights)
+    if tuple(values.shape) != tuple(orders_shape):
         raise FitError(
-            f"one weight a ranking: expected shape {tuple(orders_shape)}, got {tuple(given.shape)}"
+            f"one weight a ranking: expected shape {tuple(orders_shape)}, got {tuple(values.shape)}"
         )
-    if given.is_complex():
-        raise FitError(f"weights are real numbers, not {given.dtype}")
-    flat = given.detach().to("cpu", torch.float64).reshape(-1).numpy()
+    if values.is_complex():
+        raise FitError(f"weights are real numbers, not {values.dtype}")
+    flat = values.detach().to("cpu", torch.float64).reshape(-1).numpy()
     bad = ~np.isfinite(flat) | (flat < 0)
     if bad.any():
         row = int(bad.argmax())
@@ -109,6 +125,35 @@ def row_weights(weights: Tensor | None, orders_shape: tuple[int, ...]) -> np.nda
     if not flat.sum() > 0:
         raise FitError("at least one weight must be above 0")
     return np.array(flat)
+
+
+def reference_order(order: Sequence[int] | Tensor, n: int) -> np.ndarray:
+    """A reference order that the caller chose, checked to be one of n items."""
+    order = torch.as_tensor(order)
+    check_permutation(order, "a reference is one of the")
+    if order.shape != (n,):
+        raise FitError(f"the reference order has shape {tuple(order.shape)}, but the orders rank {n} items")
+    return order.to("cpu", torch.int64).numpy()
+
+
+def check_counts(**counts: int) -> None:
+    """Refuse a count below one; the keyword names it."""
+    for name, value in counts.items():
+        if int(value) != value or value < 1:
+            raise FitError(f"{name} is a whole number of at least 1, not {value}")
+
+
+def check_strength(name: str, value: float) -> None:
+    """Refuse a negative or infinite strength of regularisation."""
+    if not (np.isfinite(value) and value >= 0):
+        raise FitError(f"{name} is finite and at least 0, not {value}")
+
+
+def check_unused(what: str, **options: object) -> None:
+    """Refuse options that are not None, which ``what`` does not have."""
+    used = [repr(name) for name, value in options.items() if value is not None]
+    if used:
+        raise FitError(f"{what} has no option {', '.join(used)}")
 
 
 def _check_some(orders: Tensor) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.fitting.checks import complete_orders, row_weights
+from factorank.distributions.fitting.checks import complete_votes
 from factorank.distributions.fitting.graphs import groups
 from factorank.errors import PermutationError
 
@@ -38,11 +38,10 @@ def consensus(orders: Tensor, weights: Tensor | None = None) -> Consensus:
     >>> consensus(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3]]))
     Consensus(order=tensor([0, 1, 2, 3]), distance=0.666..., exact=True)
     """
-    rows = complete_orders(orders)
-    counted = row_weights(weights, tuple(orders.shape[:-1]))
-    counts = pairwise_counts(rows, counted)
+    rows, row_weights = complete_votes(orders, weights)
+    counts = pairwise_counts(rows, row_weights)
     order, exact = kemeny(counts)
-    distance = disagreement(counts, order) / counted.sum()
+    distance = disagreement(counts, order) / row_weights.sum()
     return Consensus(torch.from_numpy(order).to(orders.device), float(distance), exact)
 
 
@@ -58,7 +57,7 @@ def pairwise_counts(
 
 
 def disagreement(counts: np.ndarray, order: np.ndarray) -> float:
-    """The weight of the pairs that the rankings behind ``counts`` and the order see differently."""
+    """The weight of the pairs that the rankings behind ``counts`` order differently."""
     return float(np.tril(counts[np.ix_(order, order)]).sum())
 
 
@@ -80,8 +79,8 @@ def kemeny(counts: np.ndarray, start: np.ndarray | None = None) -> tuple[np.ndar
             parts.append(group[kernels.best_order(inner)])
         else:
             exact = False
-            given = None if start is None else np.argsort(np.argsort(start)[group])
-            parts.append(group[_search(inner, given)])
+            inner_start = None if start is None else np.argsort(np.argsort(start)[group])
+            parts.append(group[_search(inner, inner_start)])
     order = np.concatenate(parts)
     if start is not None and disagreement(counts, start) < disagreement(counts, order):
         return np.asarray(start), False
@@ -92,8 +91,8 @@ def _search(counts: np.ndarray, start: np.ndarray | None) -> np.ndarray:
     borda = np.argsort(-counts.sum(1), kind="stable")
     copeland = np.argsort(-(counts > counts.T).sum(1), kind="stable")
     starts = [borda, copeland] + ([] if start is None else [start])
-    found = [_descend(counts, one) for one in starts]
-    return min(found, key=lambda order: disagreement(counts, order))
+    ends = [_descend(counts, order) for order in starts]
+    return min(ends, key=lambda order: disagreement(counts, order))
 
 
 def _descend(counts: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -2,67 +2,49 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from factorank.distributions.fitting import dispersion
-from factorank.distributions.fitting.checks import complete_orders, row_weights
+from factorank.distributions.fitting.checks import complete_votes, reference_order
 from factorank.distributions.fitting.consensus import kemeny, move, pairwise_counts
-from factorank.distributions.fitting.mallows import fixed_order
+from factorank.distributions.fitting.registry import register_fitter
 from factorank.distributions.fitting.report import FitReport
-
-if TYPE_CHECKING:
-    from factorank.distributions.generalized_mallows import GeneralizedMallows
+from factorank.distributions.generalized_mallows import GeneralizedMallows
 
 
+@register_fitter(GeneralizedMallows)
 def fit_generalized_mallows(
     orders: Tensor,
-    weights: Tensor | None = None,
+    weights: Tensor | None,
     *,
-    central: Sequence[int] | Tensor | None = None,
-    start: Tensor | None = None,
-    max_moves: int = 10_000,
-) -> "GeneralizedMallows":
-    r"""The maximum-likelihood generalized Mallows law of orders ``(*batch, n)``.
-
-    Item i of the reference σ is inserted :math:`d_i` places before the end of the items ahead of it, with
-    :math:`P(d_i) ∝ φ_i^{d_i}`. The mean of :math:`d_i` over the votes is a sum of pairwise counts, and each
-    :math:`φ_i` (at most 1) solves its own moment equation. σ is then moved, one item at a time, to where the
-    likelihood rises most, from the Kemeny consensus (and ``start``) on, to a local optimum. ``central``
-    fixes it.
-
-    Fligner and Verducci, "Distance based ranking models", 1986.
-
-    >>> law = fit_generalized_mallows(torch.tensor([[0, 1, 2], [0, 1, 2], [1, 0, 2]]))
-    >>> law.central, law.phis
-    (tensor([0, 1, 2]), tensor([1.0000, 0.5000, 0.0000], dtype=torch.float64))
-    """
-    from factorank.distributions.generalized_mallows import GeneralizedMallows
-
-    rows = complete_orders(orders)
-    n = rows.shape[1]
-    counted = row_weights(weights, tuple(orders.shape[:-1]))
-    shares = pairwise_counts(rows, counted) / counted.sum()
+    central: Sequence[int] | Tensor | None,
+    start: Tensor | None,
+    max_moves: int,
+) -> GeneralizedMallows:
+    """See :meth:`factorank.GeneralizedMallows.fit`."""
+    rows, row_weights = complete_votes(orders, weights)
+    n, total = rows.shape[1], float(row_weights.sum())
+    shares = pairwise_counts(rows, row_weights) / total
     moves, converged = 0, True
     if central is None:
         starts = [kemeny(shares)[0]]
         if start is not None:
-            starts.append(fixed_order(start, n))
-        climbed = [_climb(shares, one, max_moves) for one in starts]
-        order, moves, converged = max(climbed, key=lambda found: _value(shares, found[0]))
+            starts.append(reference_order(start, n))
+        ends = [_climb(shares, order, max_moves) for order in starts]
+        order, moves, converged = max(ends, key=lambda end: _value(shares, end[0]))
     else:
-        order = fixed_order(central, n)
+        order = reference_order(central, n)
     phis = _phis(shares, order)
     law = GeneralizedMallows(
         torch.from_numpy(order).to(orders.device), torch.from_numpy(phis).to(orders.device)
     )
     law.report = FitReport(
         "generalized Mallows",
-        rankings=float(counted.sum()),
-        log_likelihood=float(counted.sum()) * _value(shares, order),
+        rankings=total,
+        log_likelihood=total * _value(shares, order),
         parameters=n - 1,
         iterations=moves,
         converged=converged,
@@ -103,12 +85,12 @@ def _climb(shares: np.ndarray, order: np.ndarray, max_moves: int) -> tuple[np.nd
     value = _value(shares, order)
     for moves in range(max_moves):
         estimates = _after_moves(shares, order)
-        for place in np.argsort(-estimates, axis=None)[:3]:  # interpolated values: ask a few, exactly
+        for place in np.argsort(-estimates, axis=None)[:3]:  # interpolated: try a few, exactly
             i, k = np.unravel_index(int(place), estimates.shape)
             moved = move(order, int(i), int(k))
-            found = _value(shares, moved)
-            if found > value + 1e-12:
-                order, value = moved, found
+            moved_value = _value(shares, moved)
+            if moved_value > value + 1e-12:
+                order, value = moved, moved_value
                 break
         else:
             return order, moves, True

@@ -9,97 +9,123 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.fitting.checks import Unranked, row_weights
+from factorank.distributions.fitting.checks import Unranked, check_unused, row_weights
+from factorank.distributions.fitting.clusters import cluster_voters
+from factorank.distributions.fitting.em import EMSettings, Votes, empty_components, hold_out
 from factorank.distributions.fitting.mixture_families import FAMILIES, Family
-from factorank.distributions.fitting.partial_mallows import check_settings
+from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
 from factorank.distributions.fitting.progress import rounds
+from factorank.distributions.fitting.registry import register_fitter
 from factorank.distributions.fitting.report import FitError, FitReport, FitWarning
-from factorank.distributions.fitting.seeds import spread_voters
+from factorank.distributions.mixture import Mixture
+from factorank.distributions.partial import PartialOrders
+
+COMPLETE_EM = EMSettings(max_iterations=500, tolerance=1e-6)
+"""The defaults; the tolerance is of the gain in nats a ranking."""
 
 
+@register_fitter(Mixture)
 def fit_mixture(
-    orders: Tensor,
-    weights: Tensor | None = None,
+    orders: Tensor | PartialOrders,
+    weights: Tensor | None,
     *,
     components: int,
-    family: str = "mallows",
-    restarts: int = 5,
-    max_iterations: int = 500,
-    tolerance: float = 1e-6,
-    generator: torch.Generator | None = None,
-    progress: bool = False,
-    held_out: Tensor | None = None,
-    held_out_weights: Tensor | None = None,
-    start: tuple[np.ndarray, list[PermutationDistribution]] | None = None,
-    smoothing: float = 0.0,
-    penalty: float = 0.0,
-    unranked: Unranked | None = None,
-    items: int | None = None,
-) -> tuple[Tensor, list[PermutationDistribution], FitReport]:
-    """Weights ``(k,)``, laws and report of a mixture of one family; see :meth:`factorank.Mixture.fit`.
+    family: str,
+    unranked: Unranked | None,
+    items: int | None,
+    smoothing: float,
+    penalty: float,
+    restarts: int,
+    max_iterations: int | None,
+    tolerance: float | None,
+    samples: int | None,
+    start: Mixture | None,
+    held_out: Tensor | PartialOrders | float | None,
+    held_out_weights: Tensor | None,
+    generator: torch.Generator | None,
+    progress: bool,
+) -> Mixture:
+    """See :meth:`factorank.Mixture.fit`."""
+    if family not in FAMILIES:
+        raise FitError(f"there is no family {family!r}; there are {', '.join(FAMILIES)}")
+    if family == "mallows":
+        orders, held_out = as_partial_orders(orders, held_out, unranked, items)
+        unranked = items = None
+    votes, others = hold_out(Votes(orders, weights), held_out, held_out_weights, generator)
+    partial = isinstance(votes.orders, PartialOrders)
+    if partial and family != "mallows":
+        raise FitError(
+            f"PartialOrders are fitted by the family 'mallows', not {family!r}; 'plackett-luce' takes orders"
+            " that end in -1, with unranked="
+        )
+    model = FAMILIES[family](smoothing, penalty, unranked, items)
+    settings = (PARTIAL_EM if partial else COMPLETE_EM).changed(
+        components=components,
+        restarts=restarts,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        samples=samples,
+        generator=generator,
+        progress=progress,
+    )
+    if partial:
+        check_unused("a fit to partial orders", start=start)
+        shares, laws, report = fit_partial_mallows(votes, others, settings)
+        mixture = Mixture(shares, laws)
+        mixture.report = report
+        return mixture
+    check_unused("a fit to complete orders", samples=samples)
+    return _fit_rows(model, votes, others, settings, start)
 
-    ``start``, weights and laws, is where EM begins instead of at clusters of voters.
-    """
-    member = _family(family, smoothing, penalty, unranked, items)
-    check_settings(components=components, restarts=restarts, max_iterations=max_iterations)
-    rows, n = member.read(orders)
-    counted = row_weights(weights, tuple(orders.shape[:-1]))
-    others, other_weights = None, np.ones(0)
-    if held_out is not None:
-        others = torch.from_numpy(member.read(held_out, n)[0])
-        other_weights = row_weights(held_out_weights, tuple(held_out.shape[:-1]))
-    total = float(counted.sum())
-    rows, first = np.unique(rows[counted > 0], axis=0, return_inverse=True)  # equal votes are one, heavier
-    counted = np.bincount(first.reshape(-1), counted[counted > 0])
-    if components == 1 or start is not None:
-        restarts = 1  # every start gives the same first step
-    ends = []
-    for _ in rounds(restarts, progress, "restarts"):
-        ends.append(_run(member, rows, counted, components, max_iterations, tolerance, generator, start))
-    best = max(ends, key=lambda end: end.history[-1])
-    said = [text for k in range(components) for text in member.doubts(rows, counted * best.belief[:, k], k)]
-    for text in said:
-        python_warnings.warn(text, FitWarning, stacklevel=3)
-    if not best.converged:
-        said.append(f"the last of {len(best.history)} iterations still raised the likelihood noticeably")
-    if (best.shares == 0).any():
-        said.append(f"{int((best.shares == 0).sum())} of {components} components are empty")
-    beyond = None
+
+def _fit_rows(
+    family: Family, votes: Votes, others: Votes | None, settings: EMSettings, start: Mixture | None
+) -> Mixture:
+    """EM on orders, complete or such as the family takes."""
+    rows, n = family.read(votes.orders)
+    weights = row_weights(votes.weights, tuple(votes.orders.shape[:-1]))
     if others is not None:
-        each = _joint(member, best.shares, best.laws, others).logsumexp(1).numpy()
-        beyond = float((each * other_weights)[other_weights > 0].sum() / other_weights.sum())
-    report = FitReport(
-        member.title if components == 1 else f"mixture of {components} {member.title}",
+        other_rows = torch.from_numpy(family.read(others.orders, n)[0])
+        other_weights = row_weights(others.weights, tuple(others.orders.shape[:-1]))
+    total, k = float(weights.sum()), settings.components
+    rows, first = np.unique(rows[weights > 0], axis=0, return_inverse=True)  # equal votes are one, heavier
+    weights = np.bincount(first.reshape(-1), weights[weights > 0])
+    restarts = 1 if k == 1 or start is not None else settings.restarts  # more would take the same first step
+    ends = [
+        _run(family, rows, weights, settings, start) for _ in rounds(restarts, settings.progress, "restarts")
+    ]
+    best = max(ends, key=lambda end: end.history[-1])
+    warnings = [text for j in range(k) for text in family.doubts(rows, weights * best.belief[:, j], j)]
+    for text in warnings:
+        python_warnings.warn(text, FitWarning, stacklevel=4)
+    if not best.converged:
+        warnings.append(f"the last of {len(best.history)} iterations still raised the likelihood noticeably")
+    warnings += empty_components(best.shares)
+    held_out_likelihood = None
+    if others is not None:
+        log_probs = _joint(family, best.shares, best.laws, other_rows).logsumexp(1).numpy()
+        used = other_weights > 0
+        held_out_likelihood = float((log_probs * other_weights)[used].sum() / other_weights.sum())
+    device = votes.orders.device
+    mixture = Mixture(
+        torch.from_numpy(best.shares).to(device), [_on_device(law, device) for law in best.laws]
+    )
+    mixture.report = FitReport(
+        family.title if k == 1 else f"mixture of {k} {family.title}",
         rankings=total,
         log_likelihood=best.likelihood,
-        parameters=components * member.parameters(n) + components - 1,
+        parameters=k * family.parameters(n) + k - 1,
         iterations=len(best.history),
         converged=best.converged,
-        held_out=beyond,
+        held_out=held_out_likelihood,
         history=tuple(best.history),
         restarts=tuple(end.history[-1] for end in ends) if restarts > 1 else (),
-        warnings=tuple(said),
+        warnings=tuple(warnings),
     )
-    laws = [_moved(law, orders.device) for law in best.laws]
-    return torch.from_numpy(best.shares).to(orders.device), laws, report
+    return mixture
 
 
-def _family(
-    name: str, smoothing: float, penalty: float, unranked: Unranked | None, items: int | None
-) -> Family:
-    if name not in FAMILIES:
-        raise FitError(f"there is no family {name!r}; there are {', '.join(FAMILIES)}")
-    if unranked is None and items is None:
-        return FAMILIES[name](smoothing=smoothing, penalty=penalty)
-    if name != "plackett-luce":
-        raise FitError(
-            "rankings that leave items out are fitted by the families 'plackett-luce' and 'mallows', not"
-            f" {name!r}"
-        )
-    return FAMILIES[name](smoothing=smoothing, penalty=penalty, unranked=unranked, items=items)
-
-
-def _moved(law: PermutationDistribution, device: torch.device) -> PermutationDistribution:
+def _on_device(law: PermutationDistribution, device: torch.device) -> PermutationDistribution:
     """The same law with its tensors on another device."""
     moved = copy.copy(law)
     vars(moved).update(
@@ -120,54 +146,48 @@ class _Run:
 
 
 def _run(
-    member: Family,
-    rows: np.ndarray,
-    weights: np.ndarray,
-    k: int,
-    max_iterations: int,
-    tolerance: float,
-    generator: torch.Generator | None,
-    start: tuple[np.ndarray, list[PermutationDistribution]] | None = None,
+    family: Family, rows: np.ndarray, weights: np.ndarray, settings: EMSettings, start: Mixture | None = None
 ) -> _Run:
     """EM from one start. A component that has lost all its votes keeps its law, at weight zero."""
-    orders = torch.from_numpy(rows)
-    total = weights.sum()
+    orders, k = torch.from_numpy(rows), settings.components
+    total = float(weights.sum())
     laws: list[PermutationDistribution | None] = [None] * k
     if start is not None:
-        laws = list(start[1])
-        belief = _joint(member, *start, orders).softmax(1).numpy()
+        laws = list(start.components)
+        belief = (
+            _joint(family, start.weights.double().numpy(), list(start.components), orders).softmax(1).numpy()
+        )
     elif k > 1:
-        label = spread_voters(member.distances(rows), weights, k, generator)
+        label = cluster_voters(family.distances(rows), weights, k, settings.generator)
         # Not quite hard, so that no component starts as a point mass and none without votes.
         belief = np.where(label[:, None] == np.arange(k), 0.9, 0.1 / (k - 1))
     else:
         belief = np.ones((len(rows), 1))
-    shares = np.ones(k)
     history: list[float] = []
-    likelihood = -np.inf
-    for _ in range(max_iterations):
-        mine = weights[:, None] * belief
-        masses = mine.sum(0)
+    for _ in range(settings.max_iterations):
+        expected = weights[:, None] * belief
+        masses = expected.sum(0)
         for j in range(k):
             if masses[j] > 1e-9 * total or laws[j] is None:
-                laws[j] = member.maximise(rows, np.ascontiguousarray(mine[:, j]), laws[j])
+                laws[j] = family.maximise(rows, np.ascontiguousarray(expected[:, j]), laws[j])
             else:
                 masses[j] = 0.0
         shares = masses / masses.sum()
-        known = [law for law in laws if law is not None]
-        joint = _joint(member, shares, known, orders)
-        each = joint.logsumexp(1)
-        likelihood = float(each.numpy() @ weights)
-        history.append(likelihood + member.prior(known))
-        if len(history) > 1 and history[-1] - history[-2] < tolerance * total:
-            return _Run(shares, known, history, likelihood, True, belief)
-        if k == 1 and member.one_step:
-            return _Run(shares, known, history, likelihood, True, belief)
-        belief = (joint - each[:, None]).exp().numpy()
-    return _Run(shares, known, history, likelihood, False, belief)
+        fitted = [law for law in laws if law is not None]
+        joint = _joint(family, shares, fitted, orders)
+        log_probs = joint.logsumexp(1)
+        likelihood = float(log_probs.numpy() @ weights)
+        history.append(likelihood + family.prior(fitted))
+        small = len(history) > 1 and history[-1] - history[-2] < settings.tolerance * total
+        converged = small or (k == 1 and family.one_step)
+        run = _Run(shares, fitted, history, likelihood, converged, belief)
+        if converged:
+            break
+        belief = (joint - log_probs[:, None]).exp().numpy()
+    return run
 
 
-def _joint(member: Family, shares: np.ndarray, laws: list[PermutationDistribution], orders: Tensor) -> Tensor:
+def _joint(family: Family, shares: np.ndarray, laws: list[PermutationDistribution], orders: Tensor) -> Tensor:
     """The log-probability of each order together with each component: ``(rows, k)``."""
     log_shares = torch.from_numpy(shares).log()
-    return torch.stack([member.log_prob(law, orders) for law in laws], 1) + log_shares
+    return torch.stack([family.log_prob(law, orders) for law in laws], 1) + log_shares

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,13 +10,19 @@ from torch import Tensor
 
 from factorank.distances import kendall
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.fitting.checks import Unranked, complete_orders, padded_orders
-from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
-from factorank.distributions.fitting.generalized_mallows import improve as climb_generalized
-from factorank.distributions.fitting.graphs import groups, strongly_connected
-from factorank.distributions.fitting.mallows import dispersion_of
+from factorank.distributions.fitting.checks import (
+    Unranked,
+    check_strength,
+    complete_orders,
+    padded_orders,
+    ranks_of_padded,
+)
+from factorank.distributions.fitting.consensus import disagreement, kemeny, pairwise_counts
+from factorank.distributions.fitting.dispersion import fit_mallows_phi
+from factorank.distributions.fitting.generalized_mallows import improve as improve_generalized_mallows
+from factorank.distributions.fitting.graphs import strongly_connected
 from factorank.distributions.fitting.plackett_luce import explain
-from factorank.distributions.fitting.plackett_luce import improve as climb_plackett_luce
+from factorank.distributions.fitting.plackett_luce import improve as improve_plackett_luce
 from factorank.distributions.fitting.report import FitError
 from factorank.distributions.fitting.rim import insertion_shares
 from factorank.distributions.generalized_mallows import GeneralizedMallows
@@ -26,53 +32,68 @@ from factorank.distributions.rim import RIM
 
 
 class Family(ABC):
-    """An M-step that never lowers the (penalised) likelihood, and what else EM asks for."""
+    """An M-step that never lowers the (penalised) likelihood, and what else EM needs."""
 
-    title: str
-    one_step = True
+    name: ClassVar[str]
+    title: ClassVar[str]
+    strength: ClassVar[str | None] = None
+    """The option that regularises the family, if there is one."""
+    one_step: ClassVar[bool] = True
     """Whether the M-step is a maximum, so that a single component needs no second one."""
+    padded: ClassVar[bool] = False
+    """Whether the orders may leave items out."""
 
-    def __init__(self, smoothing: float, penalty: float) -> None:
-        for name, value in (("smoothing", smoothing), ("penalty", penalty)):
-            if not (np.isfinite(value) and value >= 0):
-                raise FitError(f"{name} is finite and at least 0, not {value}")
-        self.smoothing, self.penalty = smoothing, penalty
-        used = {"RIM": "smoothing", "Plackett-Luce": "penalty"}.get(self.title)
-        for name, value in (("smoothing", smoothing), ("penalty", penalty)):
-            if value and name != used:
-                raise FitError(f"a mixture of {self.title} has no {name}")
+    def __init__(
+        self,
+        smoothing: float = 0.0,
+        penalty: float = 0.0,
+        unranked: Unranked | None = None,
+        items: int | None = None,
+    ) -> None:
+        for option, value in (("smoothing", smoothing), ("penalty", penalty)):
+            check_strength(option, value)
+            if value and option != self.strength:
+                raise FitError(f"a mixture of {self.title} has no {option}")
+        if not self.padded and (unranked is not None or items is not None):
+            raise FitError(
+                "rankings that leave items out are fitted by the families 'plackett-luce' and 'mallows', not"
+                f" {self.name!r}"
+            )
+        self.smoothing, self.penalty, self.unranked, self.items = smoothing, penalty, unranked, items
 
     def read(self, orders: Tensor, n: int | None = None) -> tuple[np.ndarray, int]:
         """Checked rows of orders ``(*batch, n)``, and the number of items."""
         rows = complete_orders(orders, n=n)
         return rows, rows.shape[1]
 
-    def log_prob(self, law: PermutationDistribution, rows: Tensor) -> Tensor:
+    def log_prob(self, law: Any, rows: Tensor) -> Tensor:
         """The log-probability of each row ``(rows,)``, float64."""
         return law._log_prob(rows).double()
 
     def distances(self, rows: np.ndarray) -> Callable[[int], np.ndarray]:
-        """From the number of a row to how far all rows are from it."""
+        """From the number of a row to the distances of all rows to it."""
         orders = torch.from_numpy(rows)
         return lambda row: kendall(orders, orders[row], check=False).numpy()
 
     @abstractmethod
-    def parameters(self, n: int) -> int: ...
+    def parameters(self, n: int) -> int:
+        """The number of free parameters of one law."""
 
     @abstractmethod
-    def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution: ...
+    def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution:
+        """The M-step of one component, from its previous law, or from None."""
 
     def prior(self, laws: list[PermutationDistribution]) -> float:
         """What is added to the log-likelihood to give the function that EM climbs."""
         return 0.0
 
     def doubts(self, rows: np.ndarray, weights: np.ndarray, k: int) -> list[str]:
-        """What must be said of component k, which was fitted with these weights."""
+        """The warnings about component k, which was fitted with these weights."""
         return []
 
 
-class _Mallows(Family):
-    title = "Mallows"
+class MallowsFamily(Family):
+    name, title = "mallows", "Mallows"
 
     def parameters(self, n: int) -> int:
         return 1
@@ -80,24 +101,24 @@ class _Mallows(Family):
     def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution:
         counts = pairwise_counts(rows, weights)
         order, _ = kemeny(counts, None if previous is None else previous.central.numpy())
-        phi, _ = dispersion_of(counts, order, float(weights.sum()))
+        phi, _ = fit_mallows_phi(disagreement(counts, order), len(order), float(weights.sum()))
         return Mallows(torch.from_numpy(order), torch.tensor(phi, dtype=torch.float64))
 
 
-class _GeneralizedMallows(Family):
-    title = "generalized Mallows"
+class GeneralizedMallowsFamily(Family):
+    name, title = "generalized-mallows", "generalized Mallows"
 
     def parameters(self, n: int) -> int:
         return n - 1
 
     def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution:
         start = None if previous is None else previous.central.numpy()
-        order, phis = climb_generalized(rows, weights, start)
+        order, phis = improve_generalized_mallows(rows, weights, start)
         return GeneralizedMallows(torch.from_numpy(order), torch.from_numpy(phis))
 
 
-class _RIM(Family):
-    title = "RIM"
+class RIMFamily(Family):
+    name, title, strength = "rim", "RIM", "smoothing"
 
     def parameters(self, n: int) -> int:
         return n * (n - 1) // 2
@@ -121,15 +142,9 @@ class _RIM(Family):
         return sum(self._prior(law.probs.numpy()) for law in laws if isinstance(law, RIM))
 
 
-class _PlackettLuce(Family):
-    title = "Plackett-Luce"
-    one_step = False
-
-    def __init__(
-        self, smoothing: float, penalty: float, unranked: Unranked | None = None, items: int | None = None
-    ) -> None:
-        super().__init__(smoothing, penalty)
-        self.unranked, self.items = unranked, items
+class PlackettLuceFamily(Family):
+    name, title, strength = "plackett-luce", "Plackett-Luce", "penalty"
+    one_step, padded = False, True
 
     def read(self, orders: Tensor, n: int | None = None) -> tuple[np.ndarray, int]:
         """Rows may end in -1, and may be shorter than the list of items."""
@@ -148,17 +163,15 @@ class _PlackettLuce(Family):
     def _ranks(self, rows: np.ndarray) -> np.ndarray:
         """The place of each item ``(rows, n)``; items left out share the last one, or have -1."""
         n = self.items or rows.shape[1]
-        places = np.full((len(rows), n + 1), -1 if self.unranked == "incomparable" else n)
-        np.put_along_axis(places, np.where(rows < 0, n, rows), np.arange(rows.shape[1])[None], axis=1)
-        return np.ascontiguousarray(places[:, :n])
+        return ranks_of_padded(rows, n, left_out=-1 if self.unranked == "incomparable" else n)
 
     def parameters(self, n: int) -> int:
         return n - 1
 
     def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution:
         start = np.zeros(self.items or rows.shape[1]) if previous is None else previous.logits.numpy()
-        found = climb_plackett_luce(rows, weights, start, self.penalty, below=self.unranked == "below")
-        return PlackettLuce(torch.from_numpy(found))
+        logits = improve_plackett_luce(rows, weights, start, self.penalty, below=self.unranked == "below")
+        return PlackettLuce(torch.from_numpy(logits))
 
     def prior(self, laws: list[PermutationDistribution]) -> float:
         logits = [law.logits for law in laws if isinstance(law, PlackettLuce)]
@@ -171,14 +184,10 @@ class _PlackettLuce(Family):
         edges = kernels.pairwise_counts_of_ranks(self._ranks(rows), weights) > 1e-3
         if self.penalty or weights.sum() < 1e-3 or len(edges) == 1 or strongly_connected(edges):
             return []
-        said, _ = explain(edges, groups(edges))
-        return [f"in component {k} {text}; a penalty= above 0 settles it" for text in said]
+        return [f"in component {k} {text}; a penalty= above 0 settles it" for text in explain(edges)[0]]
 
 
-FAMILIES: dict[str, Callable[..., Family]] = {
-    "mallows": _Mallows,
-    "generalized-mallows": _GeneralizedMallows,
-    "rim": _RIM,
-    "plackett-luce": _PlackettLuce,
+FAMILIES: dict[str, type[Family]] = {
+    family.name: family for family in (MallowsFamily, GeneralizedMallowsFamily, RIMFamily, PlackettLuceFamily)
 }
-"""By the names that ``Mixture.fit`` knows them by."""
+"""By the names that ``Mixture.fit`` takes."""

@@ -1,4 +1,4 @@
-"""What a fit has to say about itself."""
+"""The report of a fit, and its errors and warnings."""
 
 import math
 from dataclasses import dataclass, field

@@ -129,8 +129,9 @@ def test_more_components_than_votes_can_fill():
 
 def test_an_empty_component_keeps_weight_zero():
     from factorank.distributions.fitting import mixture, mixture_families
+    from factorank.distributions.fitting.em import EMSettings
 
-    class Selfish(mixture_families._Mallows):
+    class Selfish(mixture_families.MallowsFamily):
         """An M-step that lets all components but the first explain nothing."""
 
         def maximise(self, rows, weights, previous):
@@ -142,9 +143,8 @@ def test_an_empty_component_keeps_weight_zero():
             return law
 
     votes = fr.random_permutations(4, (30,), generator=generator(0))
-    run = mixture._run(
-        Selfish(0.0, 0.0), votes.numpy(), torch.ones(30).double().numpy(), 2, 50, 1e-6, generator(1)
-    )
+    settings = EMSettings(max_iterations=50, tolerance=1e-6, components=2, generator=generator(1))
+    run = mixture._run(Selfish(), votes.numpy(), torch.ones(30).double().numpy(), settings)
     assert run.shares.tolist() == [1.0, 0.0]
     assert run.converged
     assert math.isfinite(run.likelihood)

@@ -9,7 +9,8 @@ import torch
 from scipy.optimize import minimize
 
 import factorank as fr
-from factorank.distributions.fitting import plackett_luce as fitting
+from factorank.distributions.fitting import choices
+from factorank.distributions.fitting.checks import padded_orders
 
 
 def choices_log_likelihood(logits, rows, n, below):
@@ -111,10 +112,10 @@ def test_a_penalty_is_a_normal_prior(penalty):
 
 def test_every_step_raises_the_likelihood():
     votes = sample(4 * torch.randn(9, generator=torch.Generator().manual_seed(0)), 60, seed=4)
-    rows, lengths, n = fitting.padded_orders(votes, None, None)
-    data = fitting._collect(rows, lengths, np.ones(len(rows)), n, False)
+    rows, lengths, n = padded_orders(votes, None, None)
+    data = choices.collect_choices(rows, lengths, np.ones(len(rows)), n, False)
     start = np.random.default_rng(0).normal(size=n) * 6
-    reached = [fitting._climb(data, start.copy(), 0.0, steps, 1e-9)[1] for steps in range(12)]
+    reached = [choices.climb(data, start.copy(), 0.0, steps, 1e-9)[1] for steps in range(12)]
     assert all(later >= earlier for earlier, later in itertools.pairwise(reached))
     assert reached[-1] > reached[0]
 

@@ -1,0 +1,136 @@
+"""The likelihood of choices, as Plackett-Luce has it: the data, who beats whom, and the ascent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from factorank.distributions.fitting.checks import ranks_of_padded
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Rankings in a row: r holds ``items[starts[r]:starts[r+1]]``, the first ``stages[r]`` chosen."""
+
+    items: np.ndarray
+    starts: np.ndarray
+    stages: np.ndarray
+    weights: np.ndarray
+
+
+def collect_choices(
+    rows: np.ndarray, lengths: np.ndarray, weights: np.ndarray, n: int, below: bool
+) -> Choices:
+    """The rankings, less those of weight zero; to top-k lists the rest of the items is added."""
+    used = weights > 0
+    rows, lengths, weights = rows[used], lengths[used], weights[used]
+    if below and (lengths < n).any():
+        ranks = ranks_of_padded(rows, n, left_out=n)
+        items, sizes = np.argsort(ranks, axis=1, kind="stable").reshape(-1), np.full(len(rows), n)
+    else:
+        items, sizes = rows[rows >= 0], lengths
+    stages = np.minimum(lengths, sizes - 1)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return Choices(items.astype(np.int32), starts.astype(np.int64), stages.astype(np.int64), weights)
+
+
+def beats(data: Choices, n: int) -> np.ndarray:
+    """Who is placed directly above whom, somewhere: bool ``(n, n)``; its closure says who beats whom."""
+    edges = np.zeros((n, n), dtype=bool)
+    owner = np.repeat(np.arange(len(data.stages)), np.diff(data.starts))
+    place = np.arange(len(data.items)) - data.starts[owner]
+    chosen = place < data.stages[owner]
+    here = np.flatnonzero(chosen)
+    edges[data.items[here], data.items[here + 1]] = True
+    # The last choice was made against all that were left, of which only the first is its neighbour.
+    rest = np.flatnonzero(~chosen & (data.stages[owner] > 0))
+    edges[data.items[data.starts[owner[rest]] + data.stages[owner[rest]] - 1], data.items[rest]] = True
+    return edges
+
+
+def split_choices(data: Choices, groups: list[np.ndarray]) -> Choices:
+    """Every ranking cut into one for each group of items: what matters when the groups are far apart."""
+    label = np.empty(sum(map(len, groups)), dtype=np.int64)
+    for name, group in enumerate(groups):
+        label[group] = name
+    owner = np.repeat(np.arange(len(data.stages)), np.diff(data.starts))
+    place = np.arange(len(data.items)) - data.starts[owner]
+    # An item that was not chosen but left over is as good as listed only if it is the single last one.
+    chosen = place < data.stages[owner]
+    key = owner * (int(label.max()) + 1) + label[data.items]
+    by = np.argsort(key, kind="stable")
+    _, first, sizes = np.unique(key[by], return_index=True, return_counts=True)
+    stages = np.minimum(np.add.reduceat(chosen[by].astype(np.int64), first), sizes - 1)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return Choices(data.items[by], starts, stages, data.weights[owner[by[first]]])
+
+
+def climb(
+    data: Choices, logits: np.ndarray, penalty: float, max_iterations: int, tolerance: float
+) -> tuple[np.ndarray, float, int, bool]:
+    """Newton's method with conjugate gradients: logits, log-likelihood, iterations, whether it converged."""
+    from factorank.kernels import fitting as kernels
+
+    n = len(logits)
+    table = (data.items, data.starts, data.stages, data.weights)
+    inverse = np.empty(len(data.items))
+
+    def value(theta: np.ndarray) -> tuple[float, float, np.ndarray, np.ndarray]:
+        gradient, diagonal = np.empty(n), np.empty(n)
+        likelihood = kernels.stage_sums(*table, theta, inverse, gradient, diagonal)
+        objective = likelihood - penalty / 2 * float(theta @ theta)
+        return objective, likelihood, gradient - penalty * theta, diagonal + penalty
+
+    def times(vector: np.ndarray) -> np.ndarray:
+        out = np.empty(n)
+        kernels.curvature_times(*table, logits, inverse, vector, out)
+        return out + penalty * vector
+
+    choices = float((data.weights * data.stages).sum())
+    objective, likelihood, gradient, diagonal = value(logits)
+    for iteration in range(max_iterations):
+        if np.abs(gradient).max() <= tolerance * max(choices, 1e-300) / n:
+            return logits, likelihood, iteration, True
+        step = _conjugate_gradients(times, gradient, diagonal)
+        step *= min(1.0, 5.0 / np.abs(step).max())  # far from the maximum the quadratic model means little
+        slope = float(gradient @ step)
+        for _ in range(40):
+            tried = value(logits + step)
+            if tried[0] >= objective + 1e-4 * slope:
+                break
+            # Near the maximum the gain drowns in the rounding of the sum; the gradient still tells.
+            if slope < 1e-12 * abs(objective) and np.abs(tried[2]).max() < np.abs(gradient).max():
+                break
+            step, slope = step / 2, slope / 2
+        else:
+            small = bool(np.abs(gradient).max() <= 1e-6 * choices / n)
+            value(logits)
+            return logits, likelihood, iteration, small
+        logits = logits + step
+        objective, likelihood, gradient, diagonal = tried
+    return logits, likelihood, max_iterations, False
+
+
+def _conjugate_gradients(
+    times: Callable[[np.ndarray], np.ndarray], gradient: np.ndarray, diagonal: np.ndarray
+) -> np.ndarray:
+    """Conjugate gradients, scaled by the diagonal, to a residual that shrinks with the gradient."""
+    scale = 1 / np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300))
+    step, residual = np.zeros_like(gradient), gradient.copy()
+    scaled = scale * residual
+    direction, energy = scaled.copy(), float(residual @ scaled)
+    goal = min(0.1, np.sqrt(energy / max(float(diagonal.sum()), 1e-300))) ** 2 * energy
+    for _ in range(2 * len(gradient) + 10):
+        product = times(direction)
+        curved = float(direction @ product)
+        if curved <= 0:
+            break
+        length = energy / curved
+        step += length * direction
+        residual -= length * product
+        scaled = scale * residual
+        before, energy = energy, float(residual @ scaled)
+        if energy <= goal:
+            break
+        direction = scaled + energy / before * direction
+    return step if step.any() else scale * gradient
