@@ -16,10 +16,10 @@ def transform(rows: Tensor, name: str) -> Tensor:
     if name == "decode-fisher-yates":
         return fisher_yates_decode(rows)
     if name == "encode-insertion":
-        return reference._smaller_to_the_left(rows.argsort())
+        return reference.smaller_to_the_left(rows.argsort())
     if name == "decode-insertion":
-        return reference._order_of_smaller_to_the_left(rows).argsort()
-    return reference._FUNCTIONS[name](rows)
+        return reference.order_of_smaller_to_the_left(rows).argsort()
+    return reference.FUNCTIONS[name](rows)
 
 
 def fisher_yates_encode(order: Tensor) -> Tensor:

@@ -1,15 +1,9 @@
 """The best assignment: the order that maximizes the sum of one score per place."""
 
-from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
-
-GRAIN = 1 << 18
-"""Products of elements and n that a thread should have at least: about a millisecond of work."""
 
 
 def best_assignment(scores: Tensor) -> Tensor:
@@ -41,20 +35,10 @@ def best_assignment(scores: Tensor) -> Tensor:
     taken = torch.zeros_like(orders, dtype=torch.bool).scatter_(1, orders, True)
     clashing = (~taken.all(1)).nonzero().squeeze(1)
     if len(clashing):
+        from factorank.kernels.assignment import assign  # numba loads slowly
+
         costs = -matrices[clashing].cpu().double()
         mended = torch.empty(costs.shape[:2], dtype=torch.int64)
-        _assign_all(costs.numpy(), mended.numpy())
+        assign(costs.numpy(), mended.numpy())
         orders[clashing] = mended.to(orders.device)
     return orders.view(shape)
-
-
-def _assign_all(costs: np.ndarray, orders: np.ndarray) -> None:
-    from factorank.kernels.assignment import assign
-
-    parts = min(torch.get_num_threads(), len(costs), max(1, costs.size * costs.shape[-1] // GRAIN))
-    if parts == 1:
-        assign(costs, orders)
-        return
-    edges = [len(costs) * i // parts for i in range(parts + 1)]
-    with ThreadPoolExecutor(parts) as pool:
-        list(pool.map(lambda a, b: assign(costs[a:b], orders[a:b]), edges[:-1], edges[1:]))

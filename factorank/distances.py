@@ -7,7 +7,7 @@ on the rankings alone, not on how the items are numbered.
 import torch
 from torch import Tensor
 
-from factorank import kernels
+from factorank.kernels.codes import longest_increasing, transform
 from factorank.permutations import as_rows, check_permutation, compose, cycle_count, inverse, same_length
 
 
@@ -20,7 +20,7 @@ def kendall(order: Tensor, other: Tensor, *, check: bool = True) -> Tensor:
     relative = _relative(order, other, check)
     if relative.numel() == 0:
         return relative.new_zeros(relative.shape[:-1])
-    rows, _ = kernels.transform(as_rows(relative), "encode-lehmer", check=False)
+    rows, _ = transform(as_rows(relative), "encode-lehmer", check=False)
     return rows.sum(-1).view(relative.shape[:-1])
 
 
@@ -44,7 +44,7 @@ def ulam(order: Tensor, other: Tensor, *, check: bool = True) -> Tensor:
     relative = _relative(order, other, check)
     if relative.numel() == 0:
         return relative.new_zeros(relative.shape[:-1])
-    return relative.shape[-1] - kernels.longest_increasing(as_rows(relative)).view(relative.shape[:-1])
+    return relative.shape[-1] - longest_increasing(as_rows(relative)).view(relative.shape[:-1])
 
 
 def hamming(order: Tensor, other: Tensor, *, check: bool = True) -> Tensor:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from factorank import kernels
 from factorank.errors import PermutationError
+from factorank.kernels.codes import transform
 from factorank.permutations import as_rows, check_permutation, item_count, whole_number
 
 
@@ -88,13 +88,13 @@ def _lehmer(order: Tensor) -> Tensor:
     wide = order.to(torch.int64)
     if wide.numel() == 0:
         return wide
-    return kernels.transform(as_rows(wide), "encode-lehmer", check=False)[0].view(order.shape)
+    return transform(as_rows(wide), "encode-lehmer", check=False)[0].view(order.shape)
 
 
 def _from_lehmer(digits: Tensor) -> Tensor:
     if digits.numel() == 0:
         return digits
-    return kernels.transform(as_rows(digits), "decode-lehmer", check=False)[0].view(digits.shape)
+    return transform(as_rows(digits), "decode-lehmer", check=False)[0].view(digits.shape)
 
 
 def _factorials(n: int, device: torch.device) -> Tensor:

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from factorank import kernels
 from factorank.errors import FactorankError, PermutationError
+from factorank.kernels.codes import NO_FAULT, transform
 
 
 def inverse(order: Tensor, *, check: bool = True) -> Tensor:
@@ -24,7 +24,7 @@ def inverse(order: Tensor, *, check: bool = True) -> Tensor:
     check_integer(order, "inverse takes permutations")
     if order.numel() == 0:
         return order.clone()
-    result, fault = kernels.transform(as_rows(order), "inverse", check=check)
+    result, fault = transform(as_rows(order), "inverse", check=check)
     if check and (row := place_of_fault(fault)) is not None:
         raise_not_permutation(order, row, "inverse takes")
     return result.view(order.shape)
@@ -166,7 +166,7 @@ def _shuffle(
     draws[..., :-1] += least
     if draws.numel() == 0:
         return draws.to(dtype)
-    rows, _ = kernels.transform(as_rows(draws), "decode-fisher-yates", check=False)
+    rows, _ = transform(as_rows(draws), "decode-fisher-yates", check=False)
     return rows.view(draws.shape).to(dtype)
 
 
@@ -220,7 +220,7 @@ def check_permutation(order: Tensor, what: str = "expected") -> None:
     check_integer(order, f"{what} permutations")
     if order.numel() == 0 or cannot_check(order):
         return
-    fault = kernels.transform(as_rows(order), "inverse", check=True)[1]
+    fault = transform(as_rows(order), "inverse", check=True)[1]
     if (row := place_of_fault(fault)) is not None:
         raise_not_permutation(order, row, what)
 
@@ -236,11 +236,11 @@ def cannot_check(tensor: Tensor) -> bool:
 
 
 def place_of_fault(fault: Tensor) -> int | None:
-    """The row that ``kernels.transform`` found at fault, if any. On a GPU this waits for the kernel."""
+    """The row that ``transform`` found at fault, if any. On a GPU this waits for the kernel."""
     if cannot_check(fault):
         return None
     row = int(fault)
-    return None if row == kernels.NO_FAULT else row
+    return None if row == NO_FAULT else row
 
 
 def row_name(tensor: Tensor, row: int) -> str:

@@ -5,9 +5,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from factorank import kernels
 from factorank.errors import CodeError
-from factorank.kernels import Domain, operation
+from factorank.kernels.codes import NO_FAULT, Domain, operation, transform
 from factorank.permutations import (
     as_rows,
     cannot_check,
@@ -99,14 +98,14 @@ class Code(ABC):
         return rows.view(code.shape)
 
     def _encode_rows(self, rows: Tensor, check: bool) -> tuple[Tensor, Tensor]:
-        _, fault = kernels.transform(rows, "inverse", check=check)
+        _, fault = transform(rows, "inverse", check=check)
         return (rows if _found(fault, check) else self._encode(rows)), fault
 
     def _decode_rows(self, rows: Tensor, check: bool) -> tuple[Tensor, Tensor]:
         if not check or cannot_check(rows):
-            return self._decode(rows), torch.tensor(kernels.NO_FAULT)
+            return self._decode(rows), torch.tensor(NO_FAULT)
         outside = self._outside(rows).any(1)
-        fault = torch.where(outside.any(), outside.int().argmax(), kernels.NO_FAULT)
+        fault = torch.where(outside.any(), outside.int().argmax(), NO_FAULT)
         return (rows if _found(fault, check) else self._decode(rows)), fault
 
     def _outside(self, rows: Tensor) -> Tensor:
@@ -149,10 +148,10 @@ class KernelCode(Code):
         return self._decode_rows(code, False)[0]
 
     def _encode_rows(self, rows: Tensor, check: bool) -> tuple[Tensor, Tensor]:
-        return kernels.transform(rows, f"encode-{self.name}", check=check)
+        return transform(rows, f"encode-{self.name}", check=check)
 
     def _decode_rows(self, rows: Tensor, check: bool) -> tuple[Tensor, Tensor]:
-        return kernels.transform(rows, f"decode-{self.name}", check=check)
+        return transform(rows, f"decode-{self.name}", check=check)
 
 
 def _found(fault: Tensor, check: bool) -> bool:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from factorank.codes.base import Code
 from factorank.errors import CodeError
-from factorank.kernels import Domain
+from factorank.kernels.codes import Domain
 
 
 class Inline(Code):

@@ -1,12 +1,22 @@
-"""The compiled loop of the assignment; imported only when one is asked for, since numba loads slowly."""
+"""The compiled loop of the assignment. Import it only to assign something, since numba loads slowly."""
 
 import numpy as np
 from numba import njit
 
+from factorank.kernels.threads import in_threads
+
+GRAIN = 1 << 18
+"""Products of elements and n that a thread should have at least: about a millisecond of work."""
+
+
+def assign(costs: np.ndarray, orders: np.ndarray) -> None:
+    """Write the cheapest assignment of each ``costs (rows, n, n)`` into ``orders (rows, n)``."""
+    in_threads(_assign, costs, orders, costs.size * costs.shape[-1] // GRAIN)
+
 
 @njit(cache=True, nogil=True)
-def assign(costs, orders):  # type: ignore[no-untyped-def]
-    """Write the cheapest assignment of each ``costs (rows, n, n)`` into ``orders (rows, n)``.
+def _assign(costs, orders):  # type: ignore[no-untyped-def]
+    """Assign row by row.
 
     Places enter one after the other. A new one takes an item along the path of least reduced cost, on which
     places hand their items on (Dijkstra's algorithm); the prices of places and items keep every reduced cost

@@ -1,15 +1,10 @@
-"""Sinkhorn's limits, the assignment against brute force and scipy, and what the two losses are."""
+"""Sinkhorn's limits, and what the two losses are."""
 
-from concurrent.futures import ThreadPoolExecutor
-
-import numpy
 import pytest
-import scipy.optimize
 import torch
 from torch import nn
 
 import factorank as fr
-from factorank import assignment
 from factorank.baselines import GumbelSinkhorn, best_assignment, sinkhorn
 from factorank.errors import ModelError
 from tests.models.naive import all_orders
@@ -44,68 +39,6 @@ def test_sinkhorn_at_temperature_zero_is_the_best_assignment(n, generator):
     assert clear.sum() > 10
     matrix = sinkhorn(scores[clear] / 5e-3, 1000).exp()
     torch.testing.assert_close(matrix, nn.functional.one_hot(best[clear], n).double(), atol=0.02, rtol=0)
-
-
-@pytest.mark.parametrize("n", [0, 1, 3, 9, 40])
-@pytest.mark.parametrize("kind", ["normal", "ties", "wide", "sure"])
-def test_assignment_against_scipy(n, kind, generator):
-    scores = torch.randn(2, 30, n, n, generator=generator)
-    sure = scores + 4 * torch.eye(n)[fr.random_permutations(n, (2, 30), generator=generator)]
-    if n > 3:  # some matrices with a best item for each place, and some without
-        assert 0 < fr.is_permutation(sure.argmax(-1)).sum() < 60
-    scores = {"normal": scores, "ties": scores.round(), "wide": (3 * scores).exp(), "sure": sure}[kind]
-    found = best_assignment(scores)
-    assert found.shape == (2, 30, n)
-    assert fr.is_permutation(found).all()
-    oracle = [
-        scipy.optimize.linear_sum_assignment(m, True)[1] for m in scores.view(60, n, n).double().numpy()
-    ]
-    oracle = torch.from_numpy(numpy.array(oracle)).view(found.shape)
-    torch.testing.assert_close(value(scores.double(), found), value(scores.double(), oracle))
-
-
-def test_assignment_in_threads(generator, monkeypatch):
-    scores = torch.randn(301, 20, 20, generator=generator)  # threads get unequal shares
-    used = []
-
-    class Pool(ThreadPoolExecutor):
-        def __init__(self, threads):
-            used.append(threads)
-            super().__init__(threads)
-
-    monkeypatch.setattr(assignment, "ThreadPoolExecutor", Pool)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        alone = best_assignment(scores)
-        torch.set_num_threads(3)
-        assert best_assignment(scores).equal(alone)
-    finally:
-        torch.set_num_threads(threads)
-    assert used == [3]
-
-
-@pytest.mark.gpu
-def test_assignment_on_a_gpu(generator):
-    scores = torch.randn(200, 9, 9, generator=generator)
-    scores[:150] += 6 * torch.eye(9)[fr.random_permutations(9, (150,), generator=generator)]
-    found = best_assignment(scores.cuda())
-    assert found.is_cuda
-    assert found.cpu().equal(best_assignment(scores))
-
-
-def test_assignment_refuses():
-    for bad in (torch.nan, torch.inf, -torch.inf):
-        with pytest.raises(ModelError, match="finite"):
-            best_assignment(torch.tensor([[bad]]))
-    with pytest.raises(ModelError, match="too large"):
-        best_assignment((torch.rand(1, 4, 4, dtype=torch.float64) * 2 - 1) * 1.79e308)
-    with pytest.raises(ModelError, match=r"float32 \(2, 3\)"):
-        best_assignment(torch.zeros(2, 3))
-    with pytest.raises(ModelError, match=r"float32 \(2,\)"):
-        best_assignment(torch.zeros(2))
-    with pytest.raises(ModelError, match=r"int64 \(2, 2\)"):
-        best_assignment(torch.zeros(2, 2, dtype=torch.int64))
 
 
 def model_of(n=4, **options):

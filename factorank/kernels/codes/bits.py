@@ -1,4 +1,4 @@
-"""Bits of machine words and blocks of 16-bit counters, as numba intrinsics.
+"""Bits of machine words and blocks of 16-bit counters, as numba intrinsics, and the words they work on.
 
 The counter blocks are written as LLVM vectors, because the loop a compiler would vectorise by itself pays
 for run-time alias checks at every element. LLVM lowers them to whatever the processor has.
@@ -13,8 +13,15 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, overload
 
+WORD = 64
+"""Bits in a machine word."""
 LANES = 32
 """Counters in a block; arrays of counters hold a multiple of this."""
+u64 = np.uint64
+ZERO, ONE, SIX = u64(0), u64(1), u64(6)
+LOW_4, LOW_6, EVERYTHING = u64(15), u64(63), ~ZERO
+"""The lowest bits of a word, and all of them."""
+jit = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 
 _word, _lane = ir.IntType(64), ir.IntType(16)
 _block = ir.VectorType(_lane, LANES)

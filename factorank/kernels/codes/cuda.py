@@ -26,7 +26,7 @@ _scratch_dtypes = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
 def transform(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
-    """``kernels.transform`` for a CUDA tensor."""
+    """``operator.transform`` for a CUDA tensor."""
     fault = torch.full((), NO_FAULT, device=rows.device) if check else rows.new_empty((), dtype=torch.int64)
     source = rows.contiguous()
     result = torch.empty_like(source)

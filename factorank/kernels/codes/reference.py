@@ -15,7 +15,7 @@ def transform(rows: Tensor, name: str) -> Tensor:
     """Apply one operation of the table to ``(rows, n)`` int64."""
     n = rows.shape[1]
     safe = rows.clamp(0, max(n - 1, 0))
-    return _FUNCTIONS[name](safe)
+    return FUNCTIONS[name](safe)
 
 
 def faulty_rows(rows: Tensor, name: str) -> Tensor:
@@ -50,7 +50,7 @@ def _decode_right(code: Tensor) -> Tensor:
     return order
 
 
-def _smaller_to_the_left(order: Tensor) -> Tensor:
+def smaller_to_the_left(order: Tensor) -> Tensor:
     """#{j < i : X_j < X_i}, which is i minus the left-Lehmer code."""
     count = order.clone()
     for i in reversed(range(1, count.shape[1])):
@@ -58,7 +58,7 @@ def _smaller_to_the_left(order: Tensor) -> Tensor:
     return count
 
 
-def _order_of_smaller_to_the_left(count: Tensor) -> Tensor:
+def order_of_smaller_to_the_left(count: Tensor) -> Tensor:
     order = count.clone()
     for i in range(1, order.shape[1]):
         order[:, :i] += (order[:, i : i + 1] <= order[:, :i]).to(order.dtype)
@@ -103,14 +103,14 @@ def longest_increasing(rows: Tensor) -> Tensor:
     return (tops < n).sum(1)
 
 
-_FUNCTIONS = {
+FUNCTIONS = {
     "inverse": _inverse,
     "encode-lehmer": _encode_right,
     "decode-lehmer": _decode_right,
-    "encode-left-lehmer": lambda x: _flip_left(_smaller_to_the_left(x)),
-    "decode-left-lehmer": lambda c: _order_of_smaller_to_the_left(_flip_left(c).clamp(min=0)),
-    "encode-insertion": lambda x: _smaller_to_the_left(_inverse(x)),
-    "decode-insertion": lambda c: _inverse(_order_of_smaller_to_the_left(c).clamp(0, max(c.shape[1] - 1, 0))),
+    "encode-left-lehmer": lambda x: _flip_left(smaller_to_the_left(x)),
+    "decode-left-lehmer": lambda c: order_of_smaller_to_the_left(_flip_left(c).clamp(min=0)),
+    "encode-insertion": lambda x: smaller_to_the_left(_inverse(x)),
+    "decode-insertion": lambda c: _inverse(order_of_smaller_to_the_left(c).clamp(0, max(c.shape[1] - 1, 0))),
     "encode-fisher-yates": _encode_fisher_yates,
     "decode-fisher-yates": _decode_fisher_yates,
 }

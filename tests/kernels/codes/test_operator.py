@@ -10,9 +10,8 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank import kernels
-from factorank.kernels import OPERATIONS
-from factorank.kernels.codes import reference
+from factorank.kernels import dispatch
+from factorank.kernels.codes import NO_FAULT, OPERATIONS, cpu, reference, transform
 
 LENGTHS = [1, 2, 3, 10, 16, 17, 33, 50, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 1000]
 
@@ -28,9 +27,18 @@ def inputs(name: str, n: int, rows: int, device: str = "cpu") -> torch.Tensor:
 def test_cpu_kernels_equal_plain_torch(name: str) -> None:
     for n in LENGTHS:
         rows = inputs(name, n, 9)
-        result, fault = kernels.transform(rows, name)
+        result, fault = transform(rows, name)
         assert torch.equal(result, reference.transform(rows, name))
-        assert int(fault) == kernels.NO_FAULT
+        assert int(fault) == NO_FAULT
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_inside_plain_the_reference_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = inputs(name, 10, 9)
+    expected, _ = transform(rows, name)
+    monkeypatch.setattr(cpu, "transform", None)
+    with dispatch.plain("codes"):
+        assert torch.equal(transform(rows, name)[0], expected)
 
 
 @pytest.fixture
@@ -43,19 +51,13 @@ def three_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_first_faulty_row_is_found_across_threads(name: str) -> None:
     for n in (5, 50, 100):
-        rows = inputs(name, n, 4 * kernels_grain() // n)
+        rows = inputs(name, n, 4 * cpu.GRAIN // n)
         for first in (0, 1, len(rows) // 2, len(rows) - 1):
             bad = rows.clone()
             bad[first, -1] = -3
             bad[-1, 0] = n
-            assert int(kernels.transform(bad, name)[1]) == first
+            assert int(transform(bad, name)[1]) == first
             assert int(reference.faulty_rows(bad, name).int().argmax()) == first
-
-
-def kernels_grain() -> int:
-    from factorank.kernels.codes import cpu
-
-    return cpu.GRAIN
 
 
 def test_without_numba_plain_torch_takes_over() -> None:
@@ -64,8 +66,8 @@ def test_without_numba_plain_torch_takes_over() -> None:
 import sys
 sys.modules["numba"] = None
 import torch, factorank as fr
-from factorank import kernels
-assert kernels._cpu() is None
+from factorank.kernels.codes.operator import numba_kernels
+assert numba_kernels() is None
 for name in fr.code_names():
     for n in (1, 5, 70):
         orders = fr.random_permutations(n, (6,))
@@ -86,16 +88,16 @@ def test_the_portable_selection_equals_the_one_of_this_processor(tmp_path: objec
     """numba told to forget what this processor can do compiles the search instead of PDEP."""
     program = """
 import torch, factorank as fr
-from factorank import kernels
-from factorank.kernels.codes import reference
+from factorank.kernels.codes import reference, transform
+from factorank.kernels.codes.operator import numba_kernels
 from numba.core.registry import cpu_target
 assert "+bmi2" not in cpu_target.target_context.codegen().magic_tuple()[2]
-assert kernels._cpu() is not None
+assert numba_kernels() is not None
 for name in ("decode-lehmer", "decode-left-lehmer", "decode-insertion"):
     for n in (1, 2, 63, 64, 65, 200):
         orders = fr.random_permutations(n, (20,))
         codes = reference.transform(orders, name.replace("decode", "encode"))
-        assert torch.equal(kernels.transform(codes, name)[0], orders), (name, n)
+        assert torch.equal(transform(codes, name)[0], orders), (name, n)
 """
     plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | plain)
@@ -154,18 +156,14 @@ def test_gpu_kernels_equal_the_cpu(name: str, dtype: torch.dtype) -> None:
     for n in lengths if dtype != torch.int32 else LENGTHS[::3]:
         if n <= longest:
             rows = inputs_by_kernel(name, n, 3 if n > 5000 else 300)
-            result, fault = kernels.transform(rows.to(dtype).cuda(), name)
-            assert torch.equal(result.cpu().to(torch.int64), kernels.transform(rows, name)[0]), n
-            assert int(fault) == kernels.NO_FAULT
+            result, fault = transform(rows.to(dtype).cuda(), name)
+            assert torch.equal(result.cpu().to(torch.int64), transform(rows, name)[0]), n
+            assert int(fault) == NO_FAULT
 
 
 def inputs_by_kernel(name: str, n: int, rows: int) -> torch.Tensor:
     orders = fr.random_permutations(n, (rows,), generator=torch.Generator().manual_seed(n))
-    return (
-        kernels.transform(orders, name.replace("decode", "encode"))[0]
-        if name.startswith("decode")
-        else orders
-    )
+    return transform(orders, name.replace("decode", "encode"))[0] if name.startswith("decode") else orders
 
 
 @pytest.mark.gpu
@@ -183,10 +181,10 @@ def test_gpu_kernels_find_the_first_faulty_row(name: str) -> None:
                 else:
                     bad[first, -1] = value
                 bad[499, 0] = -7
-                assert int(kernels.transform(bad.cuda(), name)[1]) == first
+                assert int(transform(bad.cuda(), name)[1]) == first
     garbage = torch.randint(-(2**62), 2**62, (100, 300), device="cuda")
     for n in (5, 64, 65, 300):
-        kernels.transform(garbage[:, :n].contiguous(), name, check=False)
+        transform(garbage[:, :n].contiguous(), name, check=False)
     torch.cuda.synchronize()
 
 
