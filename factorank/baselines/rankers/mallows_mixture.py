@@ -135,8 +135,8 @@ def consensus_scores(listed: Tensor, shares: Tensor, item_count: int) -> Tensor:
 def disagreements(listed: Tensor, consensus: Tensor) -> Tensor:
     """How many pairs of each list ``(lists, m)``, best first, each consensus ``(k, items)`` of scores puts
     the other way round: ``(lists, k)``."""
-    from factorank.kernels.disagreements import count_disagreements
+    from factorank.kernels.pairwise import count_inversions
 
     total = np.empty((len(listed), len(consensus)), dtype=np.int64)
-    count_disagreements(listed.numpy(), consensus.numpy(), total)
+    count_inversions(listed.numpy(), consensus.numpy(), total)
     return torch.from_numpy(total)

@@ -68,24 +68,24 @@ class AMP(PermutationDistribution):
 
     def draw(self, samples: int, *, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Orders ``(samples, voters, n)`` and their log-probabilities ``(samples, voters)``, in one pass."""
-        from factorank.kernels import amp as amp_kernels
+        from factorank.kernels import completions
 
         orders = np.empty((samples, len(self.partial), self.n), dtype=np.int64)
         log_proposal = np.zeros((samples, len(self.partial)))
         if orders.size:
-            amp_kernels.draw_completions(
+            completions.draw_completions(
                 self._relations(), *self._insertions, new_seed(generator), orders, log_proposal
             )
         return torch.from_numpy(orders).to(self.device), torch.from_numpy(log_proposal).to(self.device)
 
     def _log_prob(self, order: Tensor) -> Tensor:
-        from factorank.kernels import amp as amp_kernels
+        from factorank.kernels import completions
 
         shape = torch.broadcast_shapes(order.shape[:-1], self.batch_shape)
         ranks = inverse(order, check=False).expand(*shape, self.n).reshape(-1, len(self.partial), self.n)
         result = np.zeros(ranks.shape[:2])
         if ranks.numel():
-            amp_kernels.retrace_completions(
+            completions.completion_log_probs(
                 self._relations(), *self._insertions, ranks.cpu().contiguous().numpy(), result
             )
         return torch.from_numpy(result).to(order.device).view(shape)

@@ -69,7 +69,7 @@ def climb(
     data: Choices, logits: np.ndarray, penalty: float, max_iterations: int, tolerance: float
 ) -> tuple[np.ndarray, float, int, bool]:
     """Newton's method with conjugate gradients: logits, log-likelihood, iterations, whether it converged."""
-    from factorank.kernels import fitting as kernels
+    from factorank.kernels.choices import choice_likelihood, hessian_product
 
     n = len(logits)
     table = (data.items, data.starts, data.stages, data.weights)
@@ -77,13 +77,13 @@ def climb(
 
     def value(theta: np.ndarray) -> tuple[float, float, np.ndarray, np.ndarray]:
         gradient, diagonal = np.empty(n), np.empty(n)
-        likelihood = kernels.stage_sums(*table, theta, inverse, gradient, diagonal)
+        likelihood = choice_likelihood(*table, theta, inverse, gradient, diagonal)
         objective = likelihood - penalty / 2 * float(theta @ theta)
         return objective, likelihood, gradient - penalty * theta, diagonal + penalty
 
     def times(vector: np.ndarray) -> np.ndarray:
         out = np.empty(n)
-        kernels.curvature_times(*table, logits, inverse, vector, out)
+        hessian_product(*table, logits, inverse, vector, out)
         return out + penalty * vector
 
     choices = float((data.weights * data.stages).sum())

@@ -49,11 +49,11 @@ def pairwise_counts(
     rows: np.ndarray, weights: np.ndarray, place_weights: np.ndarray | None = None
 ) -> np.ndarray:
     """``(n, n)``: entry ``[a, b]`` is the weight of the rows that put a above b."""
-    from factorank.kernels import fitting as kernels
+    from factorank.kernels import pairwise
 
     if place_weights is None:
         place_weights = np.ones(rows.shape[1])
-    return kernels.pairwise_counts(np.ascontiguousarray(rows), weights, place_weights)
+    return pairwise.pairwise_counts(np.ascontiguousarray(rows), weights, place_weights)
 
 
 def disagreement(counts: np.ndarray, order: np.ndarray) -> float:
@@ -74,9 +74,9 @@ def kemeny(counts: np.ndarray, start: np.ndarray | None = None) -> tuple[np.ndar
         if len(group) <= 2:
             parts.append(group)  # two items in one group would each beat the other: this is one item
         elif len(group) <= EXACT_UP_TO:
-            from factorank.kernels import fitting as kernels
+            from factorank.kernels.pairwise import kemeny_order
 
-            parts.append(group[kernels.best_order(inner)])
+            parts.append(group[kemeny_order(inner)])
         else:
             exact = False
             inner_start = None if start is None else np.argsort(np.argsort(start)[group])

@@ -99,10 +99,10 @@ def _climb(shares: np.ndarray, order: np.ndarray, max_moves: int) -> tuple[np.nd
 
 def _after_moves(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
     """``[i, k]``: about the log-likelihood, a vote, after moving place i's item to place k; -inf at i = k."""
-    from factorank.kernels import fitting as kernels
+    from factorank.kernels.dispersion import likelihood_after_moves
 
     inside = np.ascontiguousarray(shares[np.ix_(order, order)])
-    return kernels.insertion_values(inside, _table(1 << (len(order) - 1).bit_length()))
+    return likelihood_after_moves(inside, _table(1 << (len(order) - 1).bit_length()))
 
 
 _GRID = 512

@@ -155,10 +155,10 @@ class PlackettLuceFamily(Family):
         return listed_log_prob(law.logits, rows, self.unranked)
 
     def distances(self, rows: np.ndarray) -> Callable[[int], np.ndarray]:
-        from factorank.kernels import fitting as kernels
+        from factorank.kernels.pairwise import disagreement_shares
 
         ranks = self._ranks(rows)
-        return lambda row: kernels.disagreements(ranks, row)
+        return lambda row: disagreement_shares(ranks, row)
 
     def _ranks(self, rows: np.ndarray) -> np.ndarray:
         """The place of each item ``(rows, n)``; items left out share the last one, or have -1."""
@@ -178,10 +178,10 @@ class PlackettLuceFamily(Family):
         return -self.penalty / 2 * float(sum(each.square().sum() for each in logits))
 
     def doubts(self, rows: np.ndarray, weights: np.ndarray, k: int) -> list[str]:
-        from factorank.kernels import fitting as kernels
+        from factorank.kernels.pairwise import pairwise_counts_of_ranks
 
         # A thousandth of a vote that is against it does not make a maximum that means anything.
-        edges = kernels.pairwise_counts_of_ranks(self._ranks(rows), weights) > 1e-3
+        edges = pairwise_counts_of_ranks(self._ranks(rows), weights) > 1e-3
         if self.penalty or weights.sum() < 1e-3 or len(edges) == 1 or strongly_connected(edges):
             return []
         return [f"in component {k} {text}; a penalty= above 0 settles it" for text in explain(edges)[0]]

@@ -138,7 +138,7 @@ class _Expected:
 
 def _expect(state: _State, related: np.ndarray, voters: np.ndarray, samples: int, seed: int) -> _Expected:
     """The E-step: what completions drawn by AMP, weighted, tell of each component."""
-    from factorank.kernels import amp as amp_kernels
+    from factorank.kernels.completions import expected_counts
 
     k, n = len(state.orders), related.shape[-1]
     tables = [
@@ -147,7 +147,7 @@ def _expect(state: _State, related: np.ndarray, voters: np.ndarray, samples: int
     ]
     counts, masses = np.zeros((k, n, n)), np.zeros(k)
     references, sums, logs = (np.stack(part) for part in zip(*tables, strict=True))
-    total, error, effective = amp_kernels.expectation(
+    total, error, effective = expected_counts(
         related, voters, state.weights, references, sums, logs, samples, seed, counts, masses
     )
     used = voters > 0

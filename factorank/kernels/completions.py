@@ -1,11 +1,14 @@
-"""Compiled loops of AMP, on numpy arrays; imported only when it runs, since numba loads slowly."""
+"""Compiled loops of AMP: completions of partial orders.
+
+Imported only when they run, since numba loads slowly.
+"""
 
 import numpy as np
 from numba import njit
 
 
 @njit(cache=True)
-def uniform(seed, draw, voter, step):  # type: ignore[no-untyped-def]
+def hashed_uniform(seed, draw, voter, step):  # type: ignore[no-untyped-def]
     """A number in (0, 1), a hash of the arguments (splitmix64): nothing is stored, everything repeats."""
     state = np.uint64(seed)
     for word in (np.uint64(draw), np.uint64(voter), np.uint64(step)):
@@ -17,7 +20,7 @@ def uniform(seed, draw, voter, step):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def insert_all(relation, reference, sums, logs, order, rank, seed, draw, voter):  # type: ignore[no-untyped-def]
+def complete(relation, reference, sums, logs, order, rank, seed, draw, voter):  # type: ignore[no-untyped-def]
     """One completion of one partial order: fills ``order``, returns (log-proposal, log-probability).
 
     ``relation[a, b]`` is 1 where b is above a, 2 where it is below, 0 where neither; ``sums[i, v]`` is the
@@ -56,7 +59,7 @@ def insert_all(relation, reference, sums, logs, order, rank, seed, draw, voter):
             if chosen < low or chosen > high:
                 return -np.inf, 0.0
         else:
-            target = uniform(seed, draw, voter, i)
+            target = hashed_uniform(seed, draw, voter, i)
             chosen = low
             if mass == 0.0:
                 chosen = low + int(target * (high + 1 - low))
@@ -89,30 +92,32 @@ def insert_all(relation, reference, sums, logs, order, rank, seed, draw, voter):
 
 @njit(cache=True)
 def draw_completions(relations, reference, sums, logs, seed, orders, log_proposal):  # type: ignore[no-untyped-def]
+    """Fill ``orders (samples, voters, n)`` with completions, ``log_proposal`` with their log-probability."""
     samples, voters, _ = orders.shape
     nothing = np.empty(0, dtype=np.int64)
     for voter in range(voters):
         for draw in range(samples):
-            found, _ = insert_all(
+            log_prob, _ = complete(
                 relations[voter], reference, sums, logs, orders[draw, voter], nothing, seed, draw, voter
             )
-            log_proposal[draw, voter] = found
+            log_proposal[draw, voter] = log_prob
 
 
 @njit(cache=True)
-def retrace_completions(relations, reference, sums, logs, ranks, log_proposal):  # type: ignore[no-untyped-def]
+def completion_log_probs(relations, reference, sums, logs, ranks, log_proposal):  # type: ignore[no-untyped-def]
+    """Fill ``log_proposal (samples, voters)`` with the log-probabilities of completions with these ranks."""
     samples, voters, n = ranks.shape
     order = np.empty(n, dtype=np.int64)
     for voter in range(voters):
         for draw in range(samples):
-            found, _ = insert_all(
+            log_prob, _ = complete(
                 relations[voter], reference, sums, logs, order, ranks[draw, voter], 0, draw, voter
             )
-            log_proposal[draw, voter] = found
+            log_proposal[draw, voter] = log_prob
 
 
 @njit(cache=True)
-def expectation(relations, weights, shares, references, sums, logs, samples, seed, counts, masses):  # type: ignore[no-untyped-def]
+def expected_counts(relations, weights, shares, references, sums, logs, samples, seed, counts, masses):  # type: ignore[no-untyped-def]
     """The E-step of a mixture of RIMs on partial orders, by importance sampling with AMP.
 
     Adds to ``counts`` ``(components, n, n)`` the expected weight of the completions that put a above b, and
@@ -129,7 +134,7 @@ def expectation(relations, weights, shares, references, sums, logs, samples, see
         largest = -np.inf
         for k in range(components):
             for draw in range(samples):
-                proposal, prob = insert_all(
+                proposal, prob = complete(
                     relations[voter],
                     references[k],
                     sums[k],
