@@ -3,7 +3,7 @@
 Importing the package registers how every law is conditioned and fitted.
 """
 
-from factorank.distributions.base import PermutationDistribution, permutation
+from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.amp import AMP
 from factorank.distributions.conditioning.approximate import AMPConditioned
 from factorank.distributions.conditioning.conditioned import Conditioned
@@ -14,6 +14,7 @@ from factorank.distributions.conditioning.plackett_luce import ConditionedPlacke
 from factorank.distributions.conditioning.rejection import ConditionedByRejection
 from factorank.distributions.conditioning.rules import ImpossibleObservation, RareObservation
 from factorank.distributions.conditioning.uniform import ConditionedUniform
+from factorank.distributions.constraints import permutation
 from factorank.distributions.fitting.consensus import Consensus, consensus
 from factorank.distributions.fitting.generalized_mallows import fit_generalized_mallows
 from factorank.distributions.fitting.mallows import fit_mallows
@@ -26,7 +27,7 @@ from factorank.distributions.grim import GRIM
 from factorank.distributions.kl import expected_kendall
 from factorank.distributions.mallows import Mallows
 from factorank.distributions.mixture import Mixture
-from factorank.distributions.partial import PartialOrders
+from factorank.distributions.partial_orders import PartialOrders
 from factorank.distributions.plackett_luce import PlackettLuce
 from factorank.distributions.rim import RIM
 from factorank.distributions.uniform import Uniform

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import Distribution
+from torch.distributions.constraints import Constraint
 from torch.types import _size
 
 from factorank.distributions.conditioning.rules import Effort, condition
+from factorank.distributions.constraints import check_parameter, permutation, show
 from factorank.errors import DistributionError, PermutationError
 from factorank.lexicographic import permutation_at
 from factorank.permutations import (
@@ -17,7 +19,6 @@ from factorank.permutations import (
     check_permutation,
     checked_shape,
     inverse,
-    is_permutation,
 )
 
 if TYPE_CHECKING:
@@ -25,29 +26,6 @@ if TYPE_CHECKING:
 
 LARGEST_ENUMERATED = 8
 """The largest n for which a law lists all n! permutations (8! = 40,320)."""
-
-
-class _Permutation(constraints.Constraint):
-    """Every row is a permutation of 0..n-1."""
-
-    is_discrete = True
-    event_dim = 1
-
-    def check(self, value: Tensor) -> Tensor:
-        return is_permutation(value)
-
-
-class _Finite(constraints.Constraint):
-    def check(self, value: Tensor) -> Tensor:
-        return value.isfinite()
-
-
-permutation = _Permutation()
-"""The support of every law here; its ``check`` gives one bool per row."""
-_finite = _Finite()
-finite_vector = constraints.independent(_finite, 1)
-unit_vector = constraints.independent(constraints.unit_interval, 1)
-nonnegative_vector = constraints.independent(constraints.nonnegative, 1)
 
 
 class PermutationDistribution(Distribution):
@@ -65,7 +43,7 @@ class PermutationDistribution(Distribution):
     and ``_sample``; everything else then works, by enumeration up to n = 8.
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    arg_constraints: ClassVar[dict[str, Constraint]] = {}
     support = permutation
     has_enumerate_support = True
     exact: bool = True
@@ -271,46 +249,9 @@ class PermutationDistribution(Distribution):
         check_permutation(value, f"{name} takes")
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={_show(value)}" for name, value in self._parameters().items())
+        shown = ", ".join(f"{name}={show(value)}" for name, value in self._parameters().items())
         return f"{type(self).__name__}({shown})"
 
 
 _LEAST = torch.finfo(torch.float32).min
 _HINT = dict.fromkeys(("entropy", "marginals"), "; samples= gives an estimate")
-
-
-def check_parameter(law: str, name: str, value: Tensor, constraint: constraints.Constraint) -> None:
-    """Raise unless ``value`` meets the constraint; the message names the law, the parameter and the place."""
-    if torch.compiler.is_compiling() or value.numel() == 0:
-        return
-    if isinstance(constraint, _Permutation):
-        check_permutation(value, f"{law} takes as {name}")
-        return
-    each = getattr(constraint, "base_constraint", constraint)
-    valid = each.check(value)
-    if torch._is_all_true(valid):
-        return
-    place = tuple(int(i) for i in (~valid).nonzero()[0])
-    where = f" at {list(place)}" if place else ""
-    raise DistributionError(f"{law} takes {name} {_ALLOWED[each]}, but{where} it is {_show(value[place])}")
-
-
-_ALLOWED: dict[constraints.Constraint, str] = {
-    constraints.unit_interval: "between 0 and 1",
-    constraints.nonnegative: "of 0 or more",
-    _finite: "that are finite",
-}
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, Tensor):
-        if value.numel() <= 12:
-            return _digits(value.tolist())
-        return f"<{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}>"
-    return value if isinstance(value, str) else repr(value)
-
-
-def _digits(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(_digits(entry) for entry in value)}]"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from factorank.codes import code
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.tensors import compact, log1p_, map_uniform, relative_to
+from factorank.distributions.parameters import compact, relative_to
+from factorank.errors import DistributionError
 from factorank.permutations import inverse
 
 
@@ -32,15 +33,17 @@ class FactorizedDistribution(PermutationDistribution):
         raise NotImplementedError
 
     def _digits(self, code_name: str, log: bool = True) -> Tensor:
-        """Log-probabilities ``(*batch or ones, n, n)`` of v at position i of one of ``code_names``.
-
-        Or the probabilities themselves.
-        """
+        """:meth:`digit_log_probs`, not expanded, ``(*batch or ones, n, n)``; or the probabilities."""
         raise NotImplementedError
 
-    def _log_table(self, code_name: str) -> Tensor | None:
-        """The same for any code, None where the positions are dependent."""
-        return self._digits(code_name) if code_name in self.code_names else None
+    def digit_log_probs(self, code_name: str) -> Tensor:
+        """Log-probabilities ``(*batch, n, n)`` of the values at each position of a code of ``code_names``."""
+        if code_name not in self.code_names:
+            raise DistributionError(
+                f"{type(self).__name__} has independent positions in the codes {', '.join(self.code_names)},"
+                f" not in {code_name!r}"
+            )
+        return self._digits(code_name).expand(*self.batch_shape, self.n, self.n)
 
     @property
     def _table(self) -> Tensor:
@@ -152,83 +155,3 @@ def lehmer_places(probs: Tensor) -> Tensor:
         below = row.cumsum(-1)[..., :-1]  # P(L_i < s) for s = 1..n-i-1
         index = index[..., :-1] * above + index[..., 1:] * below
     return torch.stack(places, -1) if n else index
-
-
-# Truncated geometric positions: P(k) = q^k / (1 + q + … + q^(size-1)).
-
-
-def geometric_sums(ratio: Tensor, sizes: Tensor, largest: int | None = None) -> tuple[Tensor, Tensor]:
-    r""":math:`\sum_{k<m} q^k` and :math:`\sum_{k<m} k q^k` for each ratio q in [0, 1] and size m.
-
-    ``largest`` is the largest size; the number of ratios, n, unless given.
-
-    By doubling the number of terms: only positive numbers are added and multiplied, so that values and
-    gradients are right to a few units of the last digit everywhere, q = 0 and q = 1 included.
-    """
-    total, moment, power = torch.zeros_like(ratio), torch.zeros_like(ratio), torch.ones_like(ratio)
-    terms = torch.zeros_like(sizes)
-    for bit in reversed(range((ratio.shape[-1] if largest is None else largest).bit_length())):
-        moment = moment + power * (moment + terms * total)
-        total = total * (1 + power)
-        power, terms = power * power, terms * 2
-        odd = (sizes >> bit) & 1 == 1
-        moment = torch.where(odd, ratio * (moment + total), moment)
-        total = torch.where(odd, 1 + ratio * total, total)
-        power, terms = torch.where(odd, power * ratio, power), torch.where(odd, terms + 1, terms)
-    return total, moment
-
-
-def times_log(count: Tensor, ratio: Tensor) -> Tensor:
-    """``count · log(ratio)``, where a count of zero gives zero also for a ratio of zero.
-
-    Where the ratio is zero no gradient goes to it: it would be infinite, or not a number.
-    """
-    zero = ratio == 0
-    product = count * torch.where(zero, 1.0, ratio).log()
-    return torch.where(zero & (count > 0), -math.inf, product)
-
-
-def geometric_table(ratio: Tensor, code_name: str, log: bool) -> Tensor:
-    """Probabilities ``(*batch, n, n)`` of the values at each position of a code, or their logarithms.
-
-    Lehmer digits have P(k) in proportion to q^k, item i goes to slot v in proportion to q^(i - v). The
-    logarithms do not underflow; the probabilities have the right gradient also where q is zero.
-    """
-    n = ratio.shape[-1]
-    k = torch.arange(n, device=ratio.device)
-    sizes = k + 1 if code_name == "insertion" else n - k
-    if code_name == "insertion":
-        k = sizes[:, None] - 1 - k
-    outside = (k < 0) | (k >= sizes[:, None])
-    power = k.clamp(min=0).to(ratio.dtype)
-    total = geometric_sums(ratio, sizes)[0][..., None]
-    if log:
-        return (times_log(power, ratio[..., None]) - total.log()).masked_fill(outside, -math.inf)
-    return (ratio[..., None] ** power / total).masked_fill(outside, 0.0)
-
-
-def geometric_entropy(ratio: Tensor, sizes: Tensor) -> Tensor:
-    """The summed entropy of the positions: ``(*batch,)``."""
-    total, moment = geometric_sums(ratio, sizes)
-    return (total.log() - times_log(moment / total, ratio)).sum(-1)
-
-
-def draw_geometric(
-    log_ratio: Tensor, sizes: Tensor, shape: tuple[int, ...], generator: torch.Generator | None
-) -> Tensor:
-    """Draw ``shape`` (which ends in n) truncated geometrics by inverting their distribution function.
-
-    In float64 whatever the parameters are, so that no value is favoured by rounding.
-    """
-    log_ratio = log_ratio.double()
-    flat = log_ratio == 0
-    mass = torch.where(flat, sizes.double(), torch.expm1(log_ratio * sizes))
-    mixed = log_ratio.is_cuda or bool(flat.any())  # on a GPU asking would cost a synchronisation
-
-    def invert(uniform: Tensor, out: Tensor) -> None:
-        uniform.mul_(mass)
-        scaled = log1p_(uniform.clone() if mixed else uniform).div_(log_ratio)
-        out.copy_(torch.where(flat, uniform, scaled) if mixed else scaled)
-        torch.minimum(out, sizes - 1, out=out)
-
-    return map_uniform(invert, shape, mass.ndim, log_ratio.device, generator)

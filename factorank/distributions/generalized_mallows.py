@@ -7,20 +7,14 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from factorank.distributions import factorized
-from factorank.distributions.base import permutation, unit_vector
-from factorank.distributions.factorized import (
-    FactorizedDistribution,
-    draw_geometric,
-    geometric_sums,
-    times_log,
-)
+from factorank.distributions.constraints import permutation, unit_vector
 from factorank.distributions.fitting.registry import fitter
-from factorank.distributions.tensors import as_orders, as_reals, compact, together
+from factorank.distributions.geometric import GeometricDistribution, draw_geometric, times_log
+from factorank.distributions.parameters import as_orders, as_reals, common_batch, compact
 from factorank.errors import DistributionError
 
 
-class GeneralizedMallows(FactorizedDistribution):
+class GeneralizedMallows(GeometricDistribution):
     r"""The generalized Mallows law in its insertion form.
 
     The items of ``central`` are inserted one after the other, item ``central[i]`` at slot :math:`V_i` of the
@@ -68,7 +62,7 @@ class GeneralizedMallows(FactorizedDistribution):
             raise DistributionError(
                 f"GeneralizedMallows takes one phi for each of the {n} items, not shape {tuple(phis.shape)}"
             )
-        batch = together("GeneralizedMallows", central=central.shape[:-1], phis=phis.shape[:-1])
+        batch = common_batch("GeneralizedMallows", central=central.shape[:-1], phis=phis.shape[:-1])
         self.central = central.expand(*batch, n)
         self.phis = phis.expand(*batch, n)
         super().__init__(batch, n, validate_args)
@@ -111,35 +105,15 @@ class GeneralizedMallows(FactorizedDistribution):
         return -self.phis.log()
 
     @property
-    def mode(self) -> Tensor:
-        """The central order."""
-        return self.central
-
-    @property
-    def device(self) -> torch.device:
-        return self.phis.device
-
-    @property
-    def _reference(self) -> Tensor:
-        return self.central
-
-    @property
-    def _sizes(self) -> Tensor:
-        return torch.arange(1, self.n + 1, device=self.device)
-
-    def _digits(self, code_name: str, log: bool = True) -> Tensor:
-        return factorized.geometric_table(compact(self.phis, 1), code_name, log)
+    def _ratio(self) -> Tensor:
+        return compact(self.phis, 1)
 
     def _log_prob(self, order: Tensor) -> Tensor:
         overtaken = (self._sizes - 1 - self._encode(order)).to(self.phis.dtype)
-        phis = compact(self.phis, 1)
-        log_z = geometric_sums(phis, self._sizes)[0].log().sum(-1)
-        return (times_log(overtaken, phis).sum(-1) - log_z).expand(self._result(order))
+        log_probs = times_log(overtaken, self._ratio).sum(-1) - self._log_normaliser
+        return log_probs.expand(self._result(order))
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        log_ratio = compact(self.phis, 1).double().log()
+        log_ratio = self._ratio.double().log()
         overtaken = draw_geometric(log_ratio, self._sizes, (*shape, *self.batch_shape, self.n), generator)
         return self._decode(self._sizes - 1 - overtaken)
-
-    def _entropy(self) -> Tensor:
-        return factorized.geometric_entropy(compact(self.phis, 1), self._sizes).expand(self.batch_shape)

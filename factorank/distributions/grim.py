@@ -9,8 +9,10 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.codes import code
-from factorank.distributions.base import PermutationDistribution, permutation
-from factorank.distributions.tensors import as_orders, draw_index, relative_to
+from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.constraints import permutation
+from factorank.distributions.drawing import draw_index
+from factorank.distributions.parameters import as_orders, relative_to
 from factorank.errors import DistributionError
 
 

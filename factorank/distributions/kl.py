@@ -7,15 +7,10 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.factorized import (
-    FactorizedDistribution,
-    expected,
-    geometric_sums,
-    insertion_places,
-    times_log,
-)
+from factorank.distributions.factorized import FactorizedDistribution, expected, insertion_places
+from factorank.distributions.geometric import code_sizes, times_log
 from factorank.distributions.mallows import Mallows
-from factorank.distributions.tensors import compact, relative_to
+from factorank.distributions.parameters import compact, relative_to
 from factorank.distributions.uniform import Uniform
 from factorank.errors import DistributionError
 
@@ -43,8 +38,8 @@ def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
                     if name in q.code_names:
                         return _from_tables(p._digits(name), q._digits(name)).expand(shape)
             elif isinstance(q, Mallows) and q.weights is None and "insertion" in p.code_names:
-                log_z = geometric_sums(q._ratio, q._sizes)[0].log().sum(-1)
-                return log_z - p.entropy() - times_log(expected_kendall(p, q.central), q.phi)
+                cross_entropy = q._log_normaliser - times_log(expected_kendall(p, q.central), q.phi)
+                return cross_entropy - p.entropy()
     raise NotImplementedError(
         f"there is no closed form for the divergence of {q!r} from {p!r}; the mean of p.log_prob - q.log_prob"
         " over samples of p estimates it"
@@ -71,16 +66,15 @@ def expected_kendall(law: FactorizedDistribution, order: Tensor) -> Tensor:
     return torch.where(pairs, torch.where(agree, 1 - before, before), 0.0).sum((-1, -2))
 
 
-def _from_tables(one: Tensor, other: Tensor) -> Tensor:
-    return expected(*torch.broadcast_tensors(one, one - other))
+def _from_tables(p_table: Tensor, q_table: Tensor) -> Tensor:
+    """The divergence of two laws with independent digits, from their log-probabilities."""
+    return expected(*torch.broadcast_tensors(p_table, p_table - q_table))
 
 
 def _uniform_table(q: FactorizedDistribution) -> Tensor:
     # Whatever the reference, the digits of a uniform order are uniform on their domains.
-    possible = torch.ones(q.n, q.n, dtype=torch.bool, device=q.device).tril()
-    sizes = torch.arange(1, q.n + 1, device=q.device)
-    if q.code_name == "lehmer":
-        possible, sizes = possible.flip(0), sizes.flip(0)
+    sizes = code_sizes(q.code_name, q.n, q.device)
+    possible = torch.arange(q.n, device=q.device) < sizes[:, None]
     return torch.where(possible, -sizes.to(q._table.dtype).log()[:, None], -math.inf)
 
 

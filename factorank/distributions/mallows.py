@@ -9,24 +9,18 @@ from torch.distributions import constraints
 
 from factorank.codes import code
 from factorank.distances import kendall
-from factorank.distributions import factorized
-from factorank.distributions.base import nonnegative_vector, permutation
-from factorank.distributions.factorized import (
-    FactorizedDistribution,
-    draw_geometric,
-    geometric_sums,
-    times_log,
-)
+from factorank.distributions.constraints import nonnegative_vector, permutation
 from factorank.distributions.fitting.registry import fitter
-from factorank.distributions.tensors import as_orders, as_reals, compact, together
+from factorank.distributions.geometric import GeometricDistribution, draw_geometric, times_log
+from factorank.distributions.parameters import as_orders, as_reals, common_batch, compact
 from factorank.errors import DistributionError
 
 if TYPE_CHECKING:
     from factorank.distributions.fitting.checks import Unranked
-    from factorank.distributions.partial import PartialOrders
+    from factorank.distributions.partial_orders import PartialOrders
 
 
-class Mallows(FactorizedDistribution):
+class Mallows(GeometricDistribution):
     r"""Mallows' law with Kendall's distance, or its weighted form.
 
     .. math:: P(X) = \varphi^{d(X, central)} / Z, \qquad
@@ -73,17 +67,16 @@ class Mallows(FactorizedDistribution):
         central = as_orders(central, "Mallows", like=phi)
         phi = as_reals(phi, central)
         n = central.shape[-1]
-        if weights is None:
-            batch = together("Mallows", central=central.shape[:-1], phi=phi.shape)
-            self.weights = None
-        else:
+        shapes = {"central": central.shape[:-1], "phi": phi.shape}
+        if weights is not None:
             weights = as_reals(weights, central)
             if weights.shape[-1:] != (n,):
                 raise DistributionError(
                     f"Mallows takes one weight for each of the {n} places, not shape {tuple(weights.shape)}"
                 )
-            batch = together("Mallows", central=central.shape[:-1], phi=phi.shape, weights=weights.shape[:-1])
-            self.weights = weights.expand(*batch, n)
+            shapes["weights"] = weights.shape[:-1]
+        batch = common_batch("Mallows", **shapes)
+        self.weights = None if weights is None else weights.expand(*batch, n)
         self.central = central.expand(*batch, n)
         self.phi = phi.expand(batch)
         super().__init__(batch, n, validate_args)
@@ -169,23 +162,6 @@ class Mallows(FactorizedDistribution):
         return -self.phi.log()
 
     @property
-    def mode(self) -> Tensor:
-        """The central order."""
-        return self.central
-
-    @property
-    def device(self) -> torch.device:
-        return self.phi.device
-
-    @property
-    def _reference(self) -> Tensor:
-        return self.central
-
-    @property
-    def _sizes(self) -> Tensor:
-        return torch.arange(self.n, 0, -1, device=self.device)
-
-    @property
     def _ratio(self) -> Tensor:
         """The factor for each unit of each digit of the Lehmer code: ``(*batch or ones, n)``."""
         phi = compact(self.phi, 0)[..., None]
@@ -197,9 +173,6 @@ class Mallows(FactorizedDistribution):
     def code_names(self) -> tuple[str, ...]:
         return ("lehmer",) if self.weights is not None else ("lehmer", "insertion")
 
-    def _digits(self, code_name: str, log: bool = True) -> Tensor:
-        return factorized.geometric_table(self._ratio, code_name, log)
-
     def _log_prob(self, order: Tensor) -> Tensor:
         phi = self.phi
         if self.weights is None:
@@ -207,8 +180,7 @@ class Mallows(FactorizedDistribution):
         else:
             digits = code("lehmer").encode(self._relative(order), check=False)
             distance = (digits * self.weights).sum(-1)
-        log_z = geometric_sums(self._ratio, self._sizes)[0].log().sum(-1)
-        return times_log(distance, phi) - log_z
+        return times_log(distance, phi) - self._log_normaliser
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
         # Without weights a column of size 1 serves all places; φ^0 = 1 also for φ = 0.
@@ -217,6 +189,3 @@ class Mallows(FactorizedDistribution):
             log_ratio = torch.where(self.weights == 0, 0.0, self.weights.double() * log_ratio)
         digits = draw_geometric(log_ratio, self._sizes, (*shape, *self.batch_shape, self.n), generator)
         return self._absolute(code("lehmer").decode(digits, check=False))
-
-    def _entropy(self) -> Tensor:
-        return factorized.geometric_entropy(self._ratio, self._sizes).expand(self.batch_shape)

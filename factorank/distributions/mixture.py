@@ -8,12 +8,12 @@ from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.fitting.registry import fitter
-from factorank.distributions.tensors import as_reals
+from factorank.distributions.parameters import as_reals
 from factorank.errors import DistributionError
 
 if TYPE_CHECKING:
     from factorank.distributions.fitting.checks import Unranked
-    from factorank.distributions.partial import PartialOrders
+    from factorank.distributions.partial_orders import PartialOrders
 
 
 class Mixture(PermutationDistribution):

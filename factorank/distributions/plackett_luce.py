@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from factorank.distributions.base import PermutationDistribution, finite_vector
+from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.constraints import finite_vector
+from factorank.distributions.drawing import log1p_, log_, map_uniform
 from factorank.distributions.fitting.registry import fitter
-from factorank.distributions.tensors import as_reals, compact, log1p_, log_, map_uniform
+from factorank.distributions.parameters import as_reals, compact
 from factorank.errors import DistributionError
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from factorank.distributions.base import permutation
+from factorank.distributions.constraints import permutation
 from factorank.distributions.factorized import FactorizedDistribution
 from factorank.distributions.fitting.registry import fitter
-from factorank.distributions.tensors import as_orders, as_reals, together
+from factorank.distributions.parameters import as_orders, as_reals, common_batch
 from factorank.errors import DistributionError
 
 
@@ -68,7 +68,7 @@ class RIM(FactorizedDistribution):
             raise DistributionError(
                 f"RIM has {n} rows of {self._given} but a reference of {reference.shape[-1]} items"
             )
-        batch = together("RIM", reference=reference.shape[:-1], **{self._given: table.shape[:-2]})
+        batch = common_batch("RIM", reference=reference.shape[:-1], **{self._given: table.shape[:-2]})
         self.reference = reference.expand(*batch, n)
         super().__init__(batch, n, validate_args)
         if self._validate_args:

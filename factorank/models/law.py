@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 from torch.types import _size
 
-from factorank.distributions.base import permutation
+from factorank.distributions.constraints import permutation
 from factorank.errors import ModelError, short_of_memory
 from factorank.lexicographic import permutation_at
 from factorank.models import orders

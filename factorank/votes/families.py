@@ -23,7 +23,7 @@ from factorank.distributions import (
 )
 from factorank.distributions.fitting.checks import Unranked
 from factorank.distributions.mixture import Mixture
-from factorank.distributions.partial import PartialOrders
+from factorank.distributions.partial_orders import PartialOrders
 from factorank.distributions.plackett_luce import listed_log_prob
 from factorank.errors import FactorankError
 from factorank.lexicographic import permutation_at
@@ -216,9 +216,7 @@ def log_prob(law: PermutationDistribution, rankings: Rankings, unranked: Unranke
 def _mallows_top(law: Mallows, orders: Tensor, listed: Tensor) -> Tensor:
     """The right-Lehmer digits are independent, and the first of them depend on the first items alone."""
     digits = code("lehmer").encode(compose(inverse(law.central), complete(orders, law.central)))
-    table = law._log_table("lehmer")
-    assert table is not None
-    each = table.double()[torch.arange(law.n), digits]
+    each = law.digit_log_probs("lehmer").double()[torch.arange(law.n), digits]
     return each.masked_fill(~listed, 0.0).sum(1)
 
 

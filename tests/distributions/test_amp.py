@@ -7,7 +7,7 @@ from scipy.stats import chisquare
 
 from factorank.distributions import RIM, GeneralizedMallows, Mallows, PlackettLuce
 from factorank.distributions.conditioning.amp import AMP, effective_sample_size, importance_log_weights
-from factorank.distributions.partial import PartialOrders
+from factorank.distributions.partial_orders import PartialOrders
 from factorank.errors import DistributionError
 from factorank.lexicographic import index_of, permutation_at
 from factorank.permutations import random_permutations

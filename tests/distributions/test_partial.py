@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.distributions.partial import PartialOrderError
+from factorank.distributions.partial_orders import PartialOrderError
 from factorank.errors import FactorankError
 
 

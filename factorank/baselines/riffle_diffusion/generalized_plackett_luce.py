@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.baselines.gumbel import standard_gumbel
-from factorank.distributions.base import PermutationDistribution, finite_vector
-from factorank.distributions.tensors import as_reals
+from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.constraints import finite_vector
+from factorank.distributions.parameters import as_reals
 from factorank.errors import DistributionError
 from factorank.permutations import cannot_check
 

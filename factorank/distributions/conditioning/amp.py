@@ -8,7 +8,7 @@ from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.factorized import FactorizedDistribution
-from factorank.distributions.partial import PartialOrders
+from factorank.distributions.partial_orders import PartialOrders
 from factorank.errors import DistributionError
 from factorank.permutations import inverse
 

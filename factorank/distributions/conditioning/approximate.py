@@ -11,9 +11,9 @@ from factorank.distributions.conditioning.amp import effective_sample_size
 from factorank.distributions.conditioning.conditioned import Conditioned
 from factorank.distributions.conditioning.enumeration import by_enumeration
 from factorank.distributions.conditioning.rules import Effort, conditioning_rule
+from factorank.distributions.drawing import draw_index
 from factorank.distributions.factorized import FactorizedDistribution
 from factorank.distributions.grim import GRIM
-from factorank.distributions.tensors import draw_index
 from factorank.errors import DistributionError
 from factorank.permutations import inverse
 

@@ -10,7 +10,7 @@ from torch.types import _size
 from factorank.distributions.base import LARGEST_ENUMERATED, PermutationDistribution
 from factorank.distributions.conditioning.conditioned import Conditioned
 from factorank.distributions.conditioning.rules import Effort
-from factorank.distributions.tensors import draw_index
+from factorank.distributions.drawing import draw_index
 
 
 class ConditionedByEnumeration(Conditioned):

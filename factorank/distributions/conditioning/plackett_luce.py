@@ -7,13 +7,13 @@ from torch import Tensor
 
 from factorank.distributions.conditioning.conditioned import Conditioned
 from factorank.distributions.conditioning.rules import Effort, conditioning_rule
+from factorank.distributions.drawing import map_uniform
 from factorank.distributions.plackett_luce import (
     PlackettLuce,
     chain_log_prob,
     log_exponential_,
     order_of_clocks,
 )
-from factorank.distributions.tensors import map_uniform
 
 
 class ConditionedPlackettLuce(Conditioned):

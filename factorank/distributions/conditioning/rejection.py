@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.types import _size
 
-from factorank.distributions.base import PermutationDistribution, permutation
+from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.conditioned import Conditioned
 from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration, by_enumeration
 from factorank.distributions.conditioning.rules import (
@@ -17,6 +17,7 @@ from factorank.distributions.conditioning.rules import (
     RareObservation,
     conditioning_rule,
 )
+from factorank.distributions.constraints import permutation
 from factorank.errors import DistributionError
 from factorank.permutations import inverse, is_permutation
 

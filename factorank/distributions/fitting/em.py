@@ -9,7 +9,7 @@ from torch import Tensor
 
 from factorank.distributions.fitting.checks import check_counts
 from factorank.distributions.fitting.report import FitError
-from factorank.distributions.partial import PartialOrders
+from factorank.distributions.partial_orders import PartialOrders
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_parti
 from factorank.distributions.fitting.registry import register_fitter
 from factorank.distributions.fitting.report import FitError, FitReport
 from factorank.distributions.mallows import Mallows
-from factorank.distributions.partial import PartialOrders
+from factorank.distributions.partial_orders import PartialOrders
 
 
 @register_fitter(Mallows)

@@ -18,7 +18,7 @@ from factorank.distributions.fitting.progress import rounds
 from factorank.distributions.fitting.registry import register_fitter
 from factorank.distributions.fitting.report import FitError, FitReport, FitWarning
 from factorank.distributions.mixture import Mixture
-from factorank.distributions.partial import PartialOrders
+from factorank.distributions.partial_orders import PartialOrders
 
 COMPLETE_EM = EMSettings(max_iterations=500, tolerance=1e-6)
 """The defaults; the tolerance is of the gain in nats a ranking."""

@@ -17,7 +17,7 @@ from factorank.distributions.fitting.em import EMSettings, Votes, empty_componen
 from factorank.distributions.fitting.progress import rounds
 from factorank.distributions.fitting.report import FitError, FitReport
 from factorank.distributions.mallows import Mallows
-from factorank.distributions.partial import PartialOrders
+from factorank.distributions.partial_orders import PartialOrders
 
 PARTIAL_EM = EMSettings(max_iterations=100, tolerance=1e-4, samples=50)
 """The defaults; the tolerance is of the change of weights and dispersions."""

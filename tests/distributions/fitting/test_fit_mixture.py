@@ -252,7 +252,7 @@ def test_complete_rankings_need_no_word_on_items_left_out():
 
 @pytest.mark.parametrize("unranked", ["below", "incomparable"])
 def test_held_out_partial_rankings(unranked):
-    from factorank.distributions.partial import PartialOrders
+    from factorank.distributions.partial_orders import PartialOrders
 
     votes = cut(votes_of(truth("plackett-luce"), 300))
     law = fr.Mixture.fit(

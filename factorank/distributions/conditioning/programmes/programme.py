@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.conditioning.programmes.place_sets import PlaceSets
-from factorank.distributions.tensors import draw_index
+from factorank.distributions.drawing import draw_index
 
 NEVER = -1e15
 """Stands for the logarithm of zero: finite, so that gradients stay numbers."""

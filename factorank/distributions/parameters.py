@@ -1,0 +1,58 @@
+"""Parameters of the laws as tensors: their dtypes, their batch shapes, and items named by a reference."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from factorank.errors import DistributionError
+from factorank.permutations import check_integer, inverse
+
+
+def as_orders(orders: Sequence[Any] | Tensor, what: str, like: object = None) -> Tensor:
+    """A parameter that holds permutations, as int64 ``(*batch, n)``; a list goes where ``like`` is."""
+    device = like.device if isinstance(like, Tensor) else None
+    tensor = orders if isinstance(orders, Tensor) else torch.as_tensor(orders, device=device)
+    if tensor.numel() == 0 and not isinstance(orders, Tensor):
+        tensor = tensor.to(torch.int64)  # an empty list shows no dtype
+    check_integer(tensor, f"{what} takes a permutation")
+    return tensor.to(torch.int64)
+
+
+def as_reals(value: float | Sequence[Any] | Tensor, like: Tensor | None = None) -> Tensor:
+    """A real parameter as a floating tensor, on the device of ``like`` unless it is a tensor already."""
+    if isinstance(value, Tensor):
+        return value if value.is_floating_point() else value.to(torch.get_default_dtype())
+    return torch.as_tensor(
+        value, dtype=torch.get_default_dtype(), device=None if like is None else like.device
+    )
+
+
+def common_batch(law: str, **shapes: torch.Size) -> torch.Size:
+    """The batch shape of a law whose parameters have these batch shapes."""
+    try:
+        return torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        shown = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise DistributionError(
+            f"the batch shapes of {law}'s parameters must broadcast, but are {shown}"
+        ) from None
+
+
+def compact(tensor: Tensor, event_dim: int) -> Tensor:
+    """The tensor without the repeats that ``expand`` made along batch dimensions, which become of size 1.
+
+    Work done on a parameter is then done once however far it was expanded; the result still broadcasts.
+    """
+    for dim in range(tensor.ndim - event_dim):
+        if tensor.stride(dim) == 0 and tensor.shape[dim] > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def relative_to(reference: Tensor, order: Tensor) -> Tensor:
+    """The order with items named by their place in the reference; int64, checked, broadcast batch shapes."""
+    ranks = inverse(compact(reference, 1), check=False)
+    shape = torch.broadcast_shapes(ranks.shape, order.shape)
+    return ranks.expand(shape).gather(-1, order.expand(shape))
