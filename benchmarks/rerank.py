@@ -16,10 +16,9 @@ import torch
 from benchmarks.timing import show
 from factorank.data.ratings import Ratings
 from factorank.experiments.record import provenance, write_results
-from factorank.rerank import Ranker, preset
-from factorank.rerank.catalogue import Catalogue
-from factorank.rerank.new_model import build
-from factorank.rerank.place_probabilities import Lists, law_given, law_places, reference_of
+from factorank.rerank import Catalogue, Lists, Ranker, preset
+from factorank.rerank.new_model import new_model
+from factorank.rerank.place_probabilities import law_places, list_law, reference_of
 
 ITEMS = 1000
 
@@ -57,7 +56,7 @@ def new_ranker(n: int) -> Ranker:
     values = torch.randint(1, 6, (len(users),), generator=generator).tolist()
     ratings = Ratings.from_rows(users, items.flatten().tolist(), [float(value) for value in values])
     setting = preset("default", n=n)
-    model, names = build(setting, ratings)
+    model, names = new_model(setting, ratings)
     return Ranker(model.eval(), Catalogue(ratings.ids, None, names), torch.linspace(31, 1, n), setting)
 
 
@@ -101,7 +100,7 @@ def places(n: int, r: int, users: int = 1000, samples: int = 64) -> dict[str, An
     chosen = torch.rand((users, ITEMS), generator=torch.Generator().manual_seed(1)).topk(n).indices
     lists = Lists(chosen, torch.arange(r).flip(-1).expand(users, r))
     reference = reference_of(lists, torch.rand(n, generator=torch.Generator().manual_seed(2)))
-    law = law_given(ranker.model, lists, reference)
+    law = list_law(ranker.model, lists, reference)
     start = time.perf_counter()
     exact = law_places(law, samples=0)
     seconds = time.perf_counter() - start

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from factorank.errors import FactorankError
+
 
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
     """Write a file so that nobody ever sees half of it; text is UTF-8 with ``\\n`` line ends.
@@ -33,6 +35,17 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write JSON, indented, whole or not at all; NaN and infinity, which it lacks, are errors."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The objects of a file that holds one a line; empty lines are left out."""
+    rows = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            rows += [json.loads(line)] if line else []
+        except ValueError as error:
+            raise FactorankError(f"{path}:{number}: not JSON: {error}") from None
+    return rows
 
 
 @contextmanager

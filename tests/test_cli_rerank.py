@@ -7,7 +7,7 @@ import pytest
 from factorank.baselines.rankers import RANKERS
 from factorank.commands._rerank_tables import some_of
 from factorank.figures.rerank import calibration_figure, rerank_figure
-from tests.rerank.made import ratings
+from tests.rerank.small import ratings
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_fit_predict_and_eval(table, run, tmp_path):
     assert out.index("* 101") < out.index("* 103")
     assert "sorted by expected gain" in out
     assert "top 1\n" in out  # of three items, not all of them
-    asked = ("rerank", "predict", "mine", "--user", "order.csv", "--by", "place", "--k", 2)
+    command = ("rerank", "predict", "mine", "--user", "order.csv", "--by", "place", "--k", 2)
     for file in ("answer.csv", "answer.json"):
-        code, out, err = run(*asked, "--items", "104", "--out", file)
+        code, out, err = run(*command, "--items", "104", "--out", file)
         assert (code, err) == (0, "")
         assert "sorted by expected place" in out
     rows = json.loads((tmp_path / "answer.json").read_text())
@@ -64,10 +64,10 @@ def test_fit_predict_and_eval(table, run, tmp_path):
     for more, message in (
         (["--out", "answer.txt"], "--out is a file .csv or .json, not answer.txt"),
         (["--out", "no/answer.csv"], "there is no folder no for --out no/answer.csv"),
-        (["--items", "x"], "holds 'x', which the ranker has not been trained on; features of new items can"),
-        (["--nfe", "3"], "--nfe 3 needs one of the preset paper"),
+        (["--items", "x"], "holds 'x', which the ranker has not been trained on; Ranker.rerank takes features of new"),
+        (["--nfe", "3"], "--nfe 3 needs a ranker with reference='random', as the preset 'paper' has"),
     ):
-        code, _, err = run(*asked, *more)
+        code, _, err = run(*command, *more)
         assert code == 2
         assert message in err
 
@@ -97,7 +97,7 @@ def test_fit_predict_and_eval(table, run, tmp_path):
 )
 def test_a_bad_file_of_a_user_is_named(content, message, tmp_path):
     from factorank.errors import RatingsError
-    from factorank.rerank.user_file import read_user
+    from factorank.rerank import read_user
 
     (tmp_path / "me.csv").write_text(content)
     with pytest.raises(RatingsError, match=message):

@@ -1,4 +1,4 @@
-"""What ``factorank rerank`` shows and writes: the answer for a user, and scores by method."""
+"""The tables of ``factorank rerank``: the answer for a user, and scores by method."""
 
 import csv
 import io
@@ -20,21 +20,21 @@ def answer_table(answer: "Reranking", names: list[str], by: str) -> str:
     lines = [
         [
             place,
-            ("" if not one.observed else "* ") + shorten(name, 34),
-            f"{one.place + 1:.1f}",
-            f"{one.low + 1}–{one.high + 1}",
-            f"{100 * one.top:.0f}%",
+            ("" if not ranked.observed else "* ") + shorten(name, 34),
+            f"{ranked.place + 1:.1f}",
+            f"{ranked.low + 1}–{ranked.high + 1}",
+            f"{100 * ranked.top:.0f}%",
         ]
-        for place, (name, one) in enumerate(zip(names, answer, strict=True), start=1)
+        for place, (name, ranked) in enumerate(zip(names, answer, strict=True), start=1)
     ]
     header = ["", "item", "expected place", f"{100 * answer.level:.0f}% interval", f"top {answer.k}"]
-    how = {
+    sorting = {
         "gain": "sorted by expected gain, in which the first places count most (--by)",
         "place": "sorted by expected place (--by)",
         "mode": "the likeliest order (--by)",
         "sample": "one sample of the order (--by)",
     }
-    return table(header, lines, "rl") + f"\n\n  * ordered or rated by the user\n  {how[by]}"
+    return table(header, lines, "rl") + f"\n\n  * ordered or rated by the user\n  {sorting[by]}"
 
 
 def write_answer(path: Path, answer: "Reranking", names: list[str]) -> None:
@@ -42,15 +42,15 @@ def write_answer(path: Path, answer: "Reranking", names: list[str]) -> None:
     rows = [
         {
             "place": place,
-            "item": one.item,
+            "item": ranked.item,
             "name": name,
-            "expected_place": one.place + 1,
-            "low": one.low + 1,
-            "high": one.high + 1,
-            f"top_{answer.k}": one.top,
-            "given": one.observed,
+            "expected_place": ranked.place + 1,
+            "low": ranked.low + 1,
+            "high": ranked.high + 1,
+            f"top_{answer.k}": ranked.top,
+            "given": ranked.observed,
         }
-        for place, (name, one) in enumerate(zip(names, answer, strict=True), start=1)
+        for place, (name, ranked) in enumerate(zip(names, answer, strict=True), start=1)
     ]
     if path.suffix == ".json":
         write_json(path, rows)
@@ -84,10 +84,10 @@ def scores_table(rows: list[dict[str, Any]]) -> str:
         shown = some_of(rs, (COLUMNS - 2 - longest) // len("  0.000"))
         lines = []
         for method, objective in methods:
-            mine = [row for row in here if (row["method"], row["objective"]) == (method, objective)]
+            own = [row for row in here if (row["method"], row["objective"]) == (method, objective)]
             cells = []
             for r in shown:
-                values = [row["ndcg_unobserved"] for row in mine if row["r"] == r]
+                values = [row["ndcg_unobserved"] for row in own if row["r"] == r]
                 cells.append(f"{sum(values) / len(values):.3f}" if values else "")
             lines.append([method if objective is None else f"{method}, {objective}", *cells])
         title = f"n = {n}: NDCG@{k} of the unobserved items, by the number r of observed ones"

@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,10 +19,6 @@ RATINGS = "ratings.safetensors"
 OPTIONS = {
     r"Say (user|item|rating)='…'": r"Say --\1 COLUMN",
     r"missing='drop'": "--missing drop",
-    r"pass its features as new=.*": "features of new items can only be passed in Python, to Ranker.rerank",
-    r"nfe=(\d+) needs a setting with known='random'": r"--nfe \1 needs one of the preset paper",
-    r"ratings are told to rankers .*": "--told ratings needs another preset than paper",
-    r"the feature 'taste' is for rankers .*": "--features taste needs another preset than paper",
     r"choose another folder as out": "choose another folder with --out",
     r"the same call with out='(.*)' goes on from here": r"the same command goes on from \1",
 }
@@ -57,13 +53,13 @@ class Fit:
     objective: Literal["masked", "autoregressive"] | None = None
     """masked (unless given): all places in one evaluation. autoregressive: one after the other."""
     told: Literal["order", "ratings"] | None = None
-    """What is known of the items that a user has rated already: their order (unless given), or the ratings,
-    which say more. Such a ranker takes an order as well."""
+    """What the ranker reads of the items that a user has rated already: their order (unless given), or the
+    ratings, which carry more information. Such a ranker takes an order as well."""
     n: int | None = None
     """The longest list."""
     features: tuple[Literal["mean", "factors", "taste", "given"], ...] | None = None
-    """What is known of an item beside its embedding: mean (rating), factors, taste (what these say of it if
-    some items are observed), given (columns of the item table)."""
+    """What the ranker reads of an item beside its embedding: mean (rating), factors, taste (the rating that
+    observed items predict), given (columns of the item table)."""
     steps: int | None = None
     """Training steps, if other than the preset's."""
     max_seconds: float | None = None
@@ -75,9 +71,10 @@ class Fit:
 
     def run(self) -> int:
         from factorank.data.ratings import load_ratings
-        from factorank.experiments import rerank
+        from factorank.experiments.rerank import learn
+        from factorank.rerank import preset
 
-        setting = rerank.preset(
+        setting = preset(
             self.preset,
             objective=self.objective,
             told=self.told,
@@ -108,7 +105,7 @@ class Fit:
         counts = len(ratings), ratings.item_count, len(ratings.items)
         print("{}: {:,} users, {:,} items, {:,} ratings".format(ratings.source or self.file, *counts))
         with _in_options():
-            ranker = rerank.learn(setting, ratings, self.out, max_seconds=self.max_seconds)
+            ranker = learn(setting, ratings, self.out, max_seconds=self.max_seconds)
         result = ranker.result
         assert result is not None
         if result.stopped == "interrupted":
@@ -127,8 +124,8 @@ class Predict:
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The folder of a trained ranker."""
     user: Path
-    """What is known of the user: a CSV with the columns item and rating, empty where the item is to be
-    ranked; or a column item alone, in the user's order, best first. Items are ids or titles."""
+    """The user's preferences: a CSV with the columns item and rating, empty where the item is to be ranked;
+    or a column item alone, in the user's order, best first. Items are ids or titles."""
     items: tuple[str, ...] = ()
     """More items to rank."""
     k: int | None = None
@@ -148,20 +145,19 @@ class Predict:
     def run(self) -> int:
         import torch
 
-        from factorank.rerank import Ranker
-        from factorank.rerank.user_file import read_user
+        from factorank.rerank import Ranker, read_user
 
         if self.out is not None and self.out.suffix not in (".csv", ".json"):
             raise FactorankError(f"--out is a file .csv or .json, not {self.out}")
         if self.out is not None and not self.out.parent.is_dir():
             raise FactorankError(f"there is no folder {self.out.parent} for --out {self.out}")
         ranker = Ranker.load(self.source)
-        known = read_user(self.user)
-        length = len({*self.items, *known})
+        observed = read_user(self.user)
+        length = len({*self.items, *observed})
         with _in_options():
             answer = ranker.rerank(
                 list(self.items),
-                known,
+                observed,
                 k=min(10, max(1, length // 2)) if self.k is None else self.k,
                 by=self.by,
                 nfe=self.nfe,
@@ -203,11 +199,11 @@ class Eval:
     def run(self) -> int:
         from factorank.baselines.rankers import RANKERS
         from factorank.data.ratings import Ratings
-        from factorank.experiments import rerank
         from factorank.experiments.record import provenance, write_results
+        from factorank.experiments.rerank import baseline_rows, evaluate
         from factorank.figures.rerank import calibration_figure, rerank_figure
-        from factorank.rerank import Ranker
-        from factorank.rerank.evaluation import Asked
+        from factorank.rerank import Query, Ranker
+        from factorank.rerank.evaluation import Evaluation
 
         if unknown := [name for name in self.baselines if name not in RANKERS]:
             raise FactorankError(f"there is no baseline {unknown[0]!r}; there are {', '.join(RANKERS)}")
@@ -216,22 +212,16 @@ class Eval:
             raise FactorankError(f"{self.source}: {RATINGS} is missing, so there are no users to measure on")
         ratings = Ratings.load(self.source / RATINGS)
         seed = 0 if ranker.setting is None else ranker.setting.seed
-        measured = rerank.Evaluation(
-            ns=self.n,
-            rs=self.r,
-            on=self.on,
-            lists=self.lists,
-            asked=Asked(by=self.by, references=self.references, seed=seed),
-        )
-        command = " ".join(["factorank", *sys.argv[1:]])
-        rows, bins = rerank.evaluate(ranker, ratings, measured, **provenance(command))
-        out = self.out or self.source / "eval"
+        query = Query(by=self.by, references=self.references, samples=None)
+        evaluation = Evaluation(self.n, self.r, lists=self.lists, query=query, seed=seed)
+        rows, bins = evaluate(ranker, ratings, evaluation, on=self.on)
         sizes = tuple(dict.fromkeys(row["n"] for row in rows))
-        same = rerank.Evaluation(ns=sizes, rs=self.r, on=self.on, lists=self.lists)
         for name in self.baselines:
-            rows += rerank.baseline_rows(name, ratings, same, seeds=(seed,), command=command)
-        write_results(out / "rerank.jsonl", rows)
-        write_results(out / "rerank-calibration.jsonl", bins)
+            rows += baseline_rows(name, ratings, replace(evaluation, ns=sizes), on=self.on, seeds=(seed,))
+        source = provenance(" ".join(["factorank", *sys.argv[1:]]))
+        out = self.out or self.source / "eval"
+        write_results(out / "rerank.jsonl", [row | source for row in rows])
+        write_results(out / "rerank-calibration.jsonl", [row | source for row in bins])
         rerank_figure(out / "rerank.jsonl", out / "rerank.png")
         calibration_figure(out / "rerank-calibration.jsonl", out / "rerank-calibration.png")
         print(scores_table(rows))
@@ -261,6 +251,8 @@ def _in_options() -> Iterator[None]:
     try:
         yield
     except FactorankError as error:
+        if error.parameter is not None:
+            raise
         raise type(error)(_as_options(str(error))) from None
 
 

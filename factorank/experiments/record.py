@@ -1,14 +1,19 @@
-"""Where a result comes from: what every line of a results file says besides its numbers."""
+"""Results: where a row comes from, files of rows, and folders of runs that are not measured twice."""
 
 import json
 import os
 import platform
 import subprocess
 from collections.abc import Iterable
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from factorank.files import write_whole
+from factorank.errors import FactorankError
+from factorank.files import read_json_lines, write_json, write_whole
+
+MEASURED, ROWS = "measured.json", "rows.jsonl"
+"""The files of a measured run: the facts that its rows depend on, and the rows."""
 
 
 def provenance(command: str) -> dict[str, Any]:
@@ -21,6 +26,44 @@ def write_results(path: str | os.PathLike[str], rows: Iterable[dict[str, Any]]) 
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, "\n".join(lines) + "\n")
+
+
+def write_measured(folder: Path, facts: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
+    """Write the rows of a run, and before them the facts, some of them dataclasses, that they depend on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / MEASURED, _plain(facts))
+    write_results(folder / ROWS, rows)
+
+
+def measured_already(folder: Path, facts: dict[str, Any]) -> bool:
+    """Whether the folder holds rows of a run; rows that depend on other facts are refused."""
+    if not (folder / ROWS).exists():
+        return False
+    if (folder / MEASURED).exists():
+        theirs, ours = json.loads((folder / MEASURED).read_bytes()), _plain(facts)
+        if differing := [name for name in ours if theirs.get(name) != ours[name]]:
+            raise FactorankError(
+                f"{folder} holds rows of another {', '.join(differing)}; choose another folder or label, or"
+                f" remove its {ROWS} to measure again"
+            )
+    return True
+
+
+def gather_rows(out: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of all files ``name.jsonl`` in the folders of ``out``."""
+    return [row for file in sorted(out.glob(f"*/{name}.jsonl")) for row in read_json_lines(file)]
+
+
+def changes(chosen: Any, base: Any) -> list[str]:
+    """The fields of a dataclass that differ from those of another, written as keyword arguments."""
+    pairs = ((field.name, getattr(chosen, field.name)) for field in fields(chosen))
+    return [f"{name}={value!r}" for name, value in pairs if value != getattr(base, name)]
+
+
+def _plain(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts as JSON gives them back."""
+    plain: dict[str, Any] = json.loads(json.dumps(facts, default=asdict))
+    return plain
 
 
 def _commit() -> str | None:

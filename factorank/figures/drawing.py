@@ -1,22 +1,16 @@
 """What all figures share: reading results, and writing a figure whole."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from factorank.errors import FactorankError
+from factorank.files import read_json_lines, write_whole
 
 
 def read_results(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The objects of a results file, one a line."""
-    rows = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            raise FactorankError(f"{path}:{number}: not JSON: {error}") from None
-    return rows
+    """The rows of a results file."""
+    return read_json_lines(path)
 
 
 def pyplot_module() -> Any:
@@ -33,8 +27,6 @@ def pyplot_module() -> Any:
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
     """Write a figure in the format of the path's suffix, whole or not at all."""
     import io
-
-    from factorank.files import write_whole
 
     data, kind = io.BytesIO(), Path(path).suffix.lstrip(".").lower() or "png"
     # Without the name of the software the same results give the same bytes; JPEG has no place for it.

@@ -1,7 +1,43 @@
-"""Re-ranking: the order of a list of items for a user who has ordered some of them, with probabilities."""
+"""Re-ranking: the order of a list of items for a user who has ordered or rated some of them.
 
+:class:`Ranker` learns from a table of ratings and answers with :class:`Reranking`: an order, and for each
+item its mean place, an interval for it and the probability of being among the first k.
+
+>>> import factorank as fr
+>>> columns = zip(*[(user, item, (item + user) % 3) for user in range(40) for item in range(6)])
+>>> table = fr.Ratings.from_rows(*map(list, columns))
+>>> setting = fr.rerank.preset("small", n=6, shortest=2, width=16, heads=2, rank=2, steps=5)
+>>> ranker = fr.Ranker.fit(table, setting=setting, device="cpu")
+>>> answer = ranker.rerank(items=[0, 1, 2, 3], observed=[5, 4], k=2)
+>>> answer.items.index(5) < answer.items.index(4)  # the observed order is kept
+True
+>>> next(iter(answer))._fields
+('item', 'place', 'low', 'high', 'top', 'observed')
+
+In the room: :class:`Setting` and :func:`preset` (the network and its training), :class:`Catalogue` (items by
+id and title), :func:`read_user` (a user's preferences from a CSV file), :mod:`factorank.rerank.evaluation`
+(NDCG and calibration on users that were not trained on). Below them: ``encoder`` and ``taste`` (tokens of
+items), ``objective`` (the training loss), ``place_probabilities`` (the law of a list given what is observed),
+``expected_gain`` (the list with the largest expected gain).
+"""
+
+from factorank.rerank.catalogue import Catalogue
+from factorank.rerank.lists import Lists
+from factorank.rerank.query import Query
 from factorank.rerank.ranker import Ranker
-from factorank.rerank.reranking import Reranking
-from factorank.rerank.settings import Setting, preset
+from factorank.rerank.reranking import RankedItem, Reranking
+from factorank.rerank.settings import PRESETS, Setting, preset
+from factorank.rerank.user_file import read_user
 
-__all__ = ["Ranker", "Reranking", "Setting", "preset"]
+__all__ = [
+    "PRESETS",
+    "Catalogue",
+    "Lists",
+    "Query",
+    "RankedItem",
+    "Ranker",
+    "Reranking",
+    "Setting",
+    "preset",
+    "read_user",
+]

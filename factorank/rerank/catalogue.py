@@ -1,4 +1,4 @@
-"""Items by the names that users have for them: ids, titles, and features of items that are new."""
+"""Items by the names that users have for them: ids, titles, and features of new items."""
 
 import difflib
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,7 +15,7 @@ Item = Hashable
 
 
 class Catalogue:
-    """The items that a ranker knows: their ids, their titles if there are any, the names of their features.
+    """The items of a ranker: their ids, their titles if there are any, the names of their features.
 
     An id is looked up as it is, then as text or number, then as a title.
 
@@ -42,57 +42,57 @@ class Catalogue:
         return len(self.ids)
 
     def index(self, item: Item) -> int | None:
-        """The index of an item, None if it is unknown."""
+        """The index of an item, None if the catalogue does not hold it."""
         if isinstance(item, Tensor | np.generic):
             item = item.item()
-        found = self._index.get(item)
-        if found is not None and item in self._ambiguous:
+        index = self._index.get(item)
+        if index is not None and item in self._ambiguous:
             raise FactorankError(f"several items are called {item!r}; name it by its id")
-        return found
+        return index
 
     def near(self, item: Item, most: int = 3) -> list[str]:
-        """Titles, or ids of text, that somebody who asks for an unknown item may mean.
+        """Titles, or ids of text, that are spelt like an item that the catalogue does not hold.
 
         >>> Catalogue([10, 20], ["Toy Story (1995)", "Heat (1995)"]).near("heat")
         ['Heat (1995)']
         """
-        known = [str(name) for name in (self.titles or self.ids)]
-        asked = str(item).lower().strip()
-        if not asked or asked.isdigit():
+        names = [str(name) for name in (self.titles or self.ids)]
+        text = str(item).lower().strip()
+        if not text or text.isdigit():
             return []
-        within = sorted((name for name in known if asked in name.lower()), key=lambda name: (len(name), name))
+        within = sorted((name for name in names if text in name.lower()), key=lambda name: (len(name), name))
         if within:
             # "Heat" begins "Heat (1995)", which is nearer than a longer title that has it inside.
-            return sorted(within, key=lambda name: not name.lower().startswith(asked))[:most]
-        lower = {name.lower(): name for name in known}
-        return [lower[name] for name in difflib.get_close_matches(asked, lower, most)]
+            return sorted(within, key=lambda name: not name.lower().startswith(text))[:most]
+        lower = {name.lower(): name for name in names}
+        return [lower[name] for name in difflib.get_close_matches(text, lower, most)]
 
     def names(self, items: Sequence[Item]) -> list[str]:
-        """What to call items in text: their titles, or else what they were called."""
-        found = [self.index(item) for item in items]
+        """What to call items in text: their titles, or else the names that the caller used."""
+        indices = [self.index(item) for item in items]
         return [
             str(item) if index is None or self.titles is None else self.titles[index]
-            for item, index in zip(items, found, strict=True)
+            for item, index in zip(items, indices, strict=True)
         ]
 
-    def feature_row(self, item: Item, given: Mapping[str, float] | Sequence[float]) -> list[float]:
-        """The features of a new item, in the order of the model's; NaN where they are not given."""
-        if isinstance(given, Mapping):
-            if unknown := [name for name in given if name not in self.features]:
+    def feature_row(self, item: Item, features: Mapping[str, float] | Sequence[float]) -> list[float]:
+        """The features of a new item in the order of the model's; NaN where a mapping leaves them out."""
+        if isinstance(features, Mapping):
+            if unknown := [name for name in features if name not in self.features]:
                 raise FactorankError(
                     f"{item!r} comes with {unknown[0]!r}; the features are {', '.join(self.features)}"
                 )
-            return [float(given.get(name, np.nan)) for name in self.features]
-        if len(given) != len(self.features):
+            return [float(features.get(name, np.nan)) for name in self.features]
+        if len(features) != len(self.features):
             raise FactorankError(
-                f"{item!r} comes with {len(given)} features; there are {len(self.features)}:"
+                f"{item!r} comes with {len(features)} features; there are {len(self.features)}:"
                 f" {', '.join(self.features)}"
             )
-        return [float(value) for value in given]
+        return [float(value) for value in features]
 
 
 def whole_numbers(values: Any) -> Tensor | None:
-    """An int64 tensor of what is a tensor or array of integers, None for anything else."""
+    """A tensor or array of integers as an int64 tensor on the CPU, None for anything else."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         return torch.from_numpy(values.astype(np.int64))
     if isinstance(values, Tensor) and not values.is_floating_point() and values.dtype != torch.bool:

@@ -1,7 +1,8 @@
-"""Items with numeric features: an embedding for each known item beside a linear map of its features."""
+"""The encoder of a ranker: a token for each item of a list, from its embedding, its features and what is
+observed of it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,20 @@ from factorank.models.context import ItemContext
 from factorank.rerank.taste import Taste
 
 POWERS = 4
-"""Of the relative rank of a known item, and of its rating, from 0 on, that its token is told."""
-Items = Tensor | tuple[Tensor | None, ...]
+"""How many powers, from 0 on, of a relative rank and of a rating a token reads."""
+
+
+class ItemList(NamedTuple):
+    """The context of a ranker's model: lists of items in the reference of their code, observed ones first."""
+
+    ids: Tensor
+    """``(*batch, n)``, of 0..items-1, -1 after the end of a shorter list; ``items`` is a new item."""
+    features: Tensor | None = None
+    """``(*batch, n, features)``, read for new items only; NaN where unknown, read as the mean."""
+    observed_count: Tensor | None = None
+    """``(*batch,)``: so many of the first items stand in the user's order, best first."""
+    ratings: Tensor | None = None
+    """``(*batch, n)``: the relevance of observed items, NaN for the others."""
 
 
 class FeatureContext(ItemContext):
@@ -20,34 +33,31 @@ class FeatureContext(ItemContext):
 
     .. math:: t_i = e_{id(i)} + W (f_{id(i)} - \mu) / \sigma
 
-    Takes ids ``(*batch, n)`` of 0..items-1, -1 after the end of a shorter list. An item that training has not
-    seen has the id ``items`` and no embedding; its features come with it, as a pair of ids and features
-    ``(*batch, n, features)`` in the units of :meth:`set_features` (NaN where unknown, read as the mean).
-    A third part, ``(*batch,)``, says how many of the first items are known to stand in the user's order, best
-    first, to a context with ``ranks``. A fourth, ``(*batch, n)``, is what the user's ratings are, NaN where
-    they are not known, to a context with ``ratings`` or ``taste``.
+    Takes ids ``(*batch, n)`` or an :class:`ItemList`. A new item, which training did not have, has no
+    embedding; its features come with it, in the units of :meth:`set_features`. A context with ``ranks`` reads
+    the number of observed items, one with ``ratings`` their ratings, one with ``taste`` both.
 
     Args:
         items: how many items have an embedding.
         width: of the tokens.
-        features: how many numbers are known of each item; 0 for none.
+        features: how many numbers describe each item; 0 for none.
         item_dropout: in training, the share of the items whose embedding is left out, so that their features
-            must do. What is learnt of rare items by heart is less, and new items can be ranked.
-        std: of the first embeddings. Small ones keep rare items near to what their features say.
-        ranks: whether tokens of known items say their rank among them, as a cubic of :math:`(2i + 1)/r - 1`.
-        ratings: whether tokens of items with a known rating say it, as a cubic of the rating in units of
+            must do. The network then learns less about rare items by heart, and can rank new items.
+        std: of the first embeddings. Small ones keep rare items near to what their features predict.
+        ranks: whether tokens of observed items hold their rank, as a cubic of :math:`(2i + 1)/r - 1`.
+        ratings: whether tokens of observed items hold their rating, as a cubic in units of
             :meth:`set_rating_scale`.
-        taste: rank and levels of a :class:`factorank.rerank.taste.Taste`, whose posterior given what is known
-            tokens then say; (0, 0) for none.
+        taste: rank and levels of a :class:`factorank.rerank.taste.Taste`, whose posterior given the observed
+            items the tokens then hold; (0, 0) for none.
         layout: "aligned", a token shared with the code, or "prefix", n tokens before those of the code, as
-            in the paper; the token then also says its place in the list, of ``places`` many.
+            in the paper; the token then also holds its place in the list, of ``places`` many.
 
     >>> context = FeatureContext(items=100, width=8, features=2)
     >>> context.set_features(torch.randn(100, 2))
     >>> tokens, present = context(torch.tensor([[42, 7, -1]]))
     >>> tokens.shape, present.tolist()
     (torch.Size([1, 3, 8]), [[True, True, False]])
-    >>> tokens, present = context((torch.tensor([[42, 100, -1]]), torch.randn(1, 3, 2)))  # 100: a new item
+    >>> tokens, present = context(ItemList(torch.tensor([[42, 100, -1]]), torch.randn(1, 3, 2)))  # 100 is new
     """
 
     def __init__(
@@ -74,12 +84,9 @@ class FeatureContext(ItemContext):
         self.linear = nn.Linear(features, width, bias=False) if features else None
         if self.linear is not None:
             nn.init.normal_(self.linear.weight, std=0.5 * features**-0.5)
-        self.ranks = nn.Linear(POWERS, width, bias=False) if ranks else None
-        if self.ranks is not None:
-            nn.init.normal_(self.ranks.weight, std=0.5 * POWERS**-0.5)
-        self.ratings = nn.Linear(POWERS, width, bias=False) if ratings else None
-        if self.ratings is not None:
-            nn.init.normal_(self.ratings.weight, std=0.5 * POWERS**-0.5)
+        self.ranks = _linear_in_powers(width) if ranks else None
+        self.ratings = _linear_in_powers(width) if ratings else None
+        if ratings:
             self.register_buffer("rating_scale", torch.tensor([0.0, 1.0]))
         self.taste = Taste(items, *taste) if taste[0] else None
         self.expected = nn.Linear(2, width, bias=False) if self.taste is not None else None
@@ -114,62 +121,62 @@ class FeatureContext(ItemContext):
                 f"this context has {self.items} items of {self.features} features, not"
                 f" {tuple(features.shape)}"
             )
-        known = ~features.isnan()
-        count = known.sum(0).clamp(min=1)
-        mean = torch.where(known, features, 0).sum(0) / count
-        spread = (torch.where(known, features - mean, 0).square().sum(0) / count).sqrt()
+        present = ~features.isnan()
+        count = present.sum(0).clamp(min=1)
+        mean = torch.where(present, features, 0).sum(0) / count
+        spread = (torch.where(present, features - mean, 0).square().sum(0) / count).sqrt()
         for columns in together:
             spread[columns] = spread[columns].max()
         self.mean.copy_(mean)
         self.scale.copy_(torch.where(spread > 0, spread, 1.0))
         self.table.copy_(self._scaled(features.to(self.table.device)))
 
-    def forward(self, items: Items) -> tuple[Tensor, Tensor]:
-        parts = items if isinstance(items, tuple) else (items,)
-        ids, given, known_first, rated = (*parts, None, None, None)[:4]
-        assert ids is not None
-        new = torch.zeros_like(ids, dtype=torch.bool) if given is None else ids == self.items
+    def forward(self, items: Tensor | tuple[Tensor | None, ...]) -> tuple[Tensor, Tensor]:
+        parts: tuple[Any, ...] = items if isinstance(items, tuple) else (items,)
+        ids, features, observed_count, ratings = ItemList(*parts)
+        new = torch.zeros_like(ids, dtype=torch.bool) if features is None else ids == self.items
         tokens, present = super().forward(torch.where(new, 0, ids))
-        known = present & ~new
+        embedded = present & ~new
         if self.training and self.item_dropout:
-            known = known & (torch.rand(ids.shape, device=ids.device) >= self.item_dropout)
-        tokens = tokens * known[..., None]
+            embedded = embedded & (torch.rand(ids.shape, device=ids.device) >= self.item_dropout)
+        tokens = tokens * embedded[..., None]
         if self.linear is not None:
-            listed = self.table[torch.where(present & ~new, ids, 0).long()]
-            if given is not None:
-                self._check(ids, given)
-                listed = torch.where(new[..., None], self._scaled(given.to(listed)), listed)
-            tokens = tokens + self.linear(listed) * present[..., None]
-        elif given is not None:
-            raise ModelError("this context has no features, so an item that training has not seen has none")
-        if self.ranks is not None and known_first is not None:
-            place, count = torch.arange(ids.shape[-1], device=ids.device), known_first[..., None]
+            tokens = tokens + self.linear(self._features_of(ids, new, features)) * present[..., None]
+        elif features is not None:
+            raise ModelError("this context has no features, so a new item has none")
+        if self.ranks is not None and observed_count is not None:
+            place, count = torch.arange(ids.shape[-1], device=ids.device), observed_count[..., None]
             relative = (2 * place + 1) / count.clamp(min=1) - 1
-            basis = torch.stack([relative**power for power in range(POWERS)], -1)
-            tokens = tokens + self.ranks(basis.to(tokens.dtype)) * (place < count)[..., None]
-        if self.ratings is not None and rated is not None:
-            units = ((rated - self.rating_scale[0]) / self.rating_scale[1]).clamp(-3, 3)
-            basis = torch.stack([units**power for power in range(POWERS)], -1)
-            told = self.ratings(torch.where(rated.isnan()[..., None], 0, basis).to(tokens.dtype))
-            tokens = tokens + told * present[..., None]
+            ranks = self.ranks(_powers(relative).to(tokens.dtype))
+            tokens = tokens + ranks * (place < count)[..., None]
+        if self.ratings is not None and ratings is not None:
+            units = ((ratings - self.rating_scale[0]) / self.rating_scale[1]).clamp(-3, 3)
+            basis = torch.where(ratings.isnan()[..., None], 0, _powers(units))
+            tokens = tokens + self.ratings(basis.to(tokens.dtype)) * present[..., None]
         if self.taste is not None and self.expected is not None:
-            told = self.taste(ids, known_first, rated).to(self.expected.weight.dtype)
-            tokens = tokens + self.expected(told) * present[..., None]
+            posterior = self.taste(ids, observed_count, ratings).to(self.expected.weight.dtype)
+            tokens = tokens + self.expected(posterior) * present[..., None]
         if self.places is not None:
             if ids.shape[-1] > len(self.places):
                 raise ModelError(f"the context has {len(self.places)} places, the list {ids.shape[-1]} items")
             tokens = tokens + self.places[: ids.shape[-1]] * present[..., None]
         return tokens, present
 
+    def _features_of(self, ids: Tensor, new: Tensor, features: Tensor | None) -> Tensor:
+        """The scaled features ``(*batch, n, features)``: those of the table, and those of new items."""
+        listed = self.table[torch.where((ids >= 0) & ~new, ids, 0).long()]
+        if features is None:
+            return listed
+        if features.shape != (*ids.shape, self.features):
+            raise ModelError(
+                f"the features of a list are {(*ids.shape, self.features)} numbers, not"
+                f" {tuple(features.shape)}"
+            )
+        return torch.where(new[..., None], self._scaled(features.to(listed)), listed)
+
     def _scaled(self, features: Tensor) -> Tensor:
         scaled = (features - self.mean) / self.scale
         return torch.where(scaled.isnan(), 0.0, scaled)
-
-    def _check(self, ids: Tensor, given: Tensor) -> None:
-        if given.shape != (*ids.shape, self.features):
-            raise ModelError(
-                f"the features of a list are {(*ids.shape, self.features)} numbers, not {tuple(given.shape)}"
-            )
 
     def config(self) -> dict[str, Any]:
         return {
@@ -183,3 +190,14 @@ class FeatureContext(ItemContext):
             "ratings": self.ratings is not None,
             "taste": (0, 0) if self.taste is None else (self.taste.rank, len(self.taste.levels)),
         }
+
+
+def _linear_in_powers(width: int) -> nn.Linear:
+    linear = nn.Linear(POWERS, width, bias=False)
+    nn.init.normal_(linear.weight, std=0.5 * POWERS**-0.5)
+    return linear
+
+
+def _powers(values: Tensor) -> Tensor:
+    """``(…, POWERS)``"""
+    return torch.stack([values**power for power in range(POWERS)], -1)

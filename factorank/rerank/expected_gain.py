@@ -1,17 +1,11 @@
-"""From the probabilities of places to a list: which order, how sure."""
+"""The list with the largest expected gain: sort items by the gain that their places have on average."""
 
 import torch
 from torch import Tensor
 
+from factorank.data.ratings import Ratings
 from factorank.permutations import inverse
-from factorank.rerank.training_lists import stretched
-
-
-def gain_table(gains: Tensor) -> Tensor:
-    """Gains by the length of the list and place, ``(n + 1, n)``, from those of a list of n; 0 past it."""
-    n = len(gains)
-    rows = [torch.nn.functional.pad(stretched(gains, length), (0, n - length)) for length in range(n + 1)]
-    return torch.stack(rows)
+from factorank.rerank.interpolation import stretched
 
 
 def expected_gain(places: Tensor, lengths: Tensor, table: Tensor) -> Tensor:
@@ -19,56 +13,56 @@ def expected_gain(places: Tensor, lengths: Tensor, table: Tensor) -> Tensor:
 
     The gain of a place is the mean gain of the items that stood there in training. A list sorted by the
     expected gain :math:`\sum_p P(p) g_p` has the largest expected DCG under the law if the gain depends on
-    the place alone. It then has the largest expected NDCG, too, if the DCG of the ideal list is the same for
-    all users; it is not quite, and the list is nearly the best.
+    the place alone. It also has the largest expected NDCG if the DCG of the ideal list is the same for all
+    users. That holds only roughly, so the list is close to the best and not exactly the best.
 
     Robertson, "The probability ranking principle in IR", 1977.
     """
     return (places * table.to(places)[lengths][:, None, :]).sum(-1)
 
 
-def mean_place(places: Tensor) -> Tensor:
-    """The mean place ``(rows, n)``, from 0 on."""
-    # Not a matrix product, which autocast would take to bfloat16: places would come in steps.
-    return (places * torch.arange(places.shape[-1], device=places.device, dtype=places.dtype)).sum(-1)
+def sort_by(score: Tensor, observed: Tensor, present: Tensor) -> Tensor:
+    """Orders ``(rows, n)``, the highest score first, -1 past the end; observed items keep their order.
 
-
-def interval(places: Tensor, level: float) -> tuple[Tensor, Tensor]:
-    """The lowest and highest place, ``(rows, n)`` each, of the middle ``level`` of the probability.
-
-    >>> interval(torch.tensor([[0.02, 0.9, 0.04, 0.04]]), 0.9)
-    (tensor([1]), tensor([2]))
-    """
-    below = places.cumsum(-1)
-    tail, rounding = (1 - level) / 2, 1e-5
-    low = (below <= tail + rounding).sum(-1)
-    high = (below < 1 - tail - rounding).sum(-1)
-    return low, high.clamp(max=places.shape[-1] - 1)
-
-
-def sorted_by(score: Tensor, observed: Tensor, present: Tensor) -> Tensor:
-    """Orders ``(rows, n)``, the highest score first, -1 past the end; what is observed keeps its order.
-
-    ``observed (rows, r)`` are places in the list, best first, -1 pads. The places that observed items take
-    are those of the scores; which of them stands where is what was observed. Equal scores keep the order of
-    the list.
+    ``observed (rows, r)`` are places in the list, best first, -1 pads. The scores decide which places of the
+    answer observed items take; the observed order decides which of them stands where. Equal scores keep the
+    order of the list.
     """
     order = torch.where(present, score, -torch.inf).argsort(dim=-1, descending=True, stable=True)
-    return torch.where(present, respecting(order, observed), -1)
+    return torch.where(present, with_observed_order(order, observed), -1)
 
 
-def respecting(order: Tensor, observed: Tensor) -> Tensor:
-    """The order ``(rows, n)`` with its observed items ``(rows, r)``, -1 pads, in the order of observation.
+def with_observed_order(order: Tensor, observed: Tensor) -> Tensor:
+    """The order ``(rows, n)`` with its observed items ``(rows, r)``, -1 pads, put in the observed order.
 
-    >>> respecting(torch.tensor([[3, 0, 1, 2]]), torch.tensor([[0, 3, -1]]))
+    >>> with_observed_order(torch.tensor([[3, 0, 1, 2]]), torch.tensor([[0, 3, -1]]))
     tensor([[0, 3, 1, 2]])
     """
     n = order.shape[-1]
     if observed.shape[-1] < 2:
         return order
     place = inverse(order, check=False)
-    told = observed >= 0
-    slots = torch.where(told, place.gather(-1, observed.clamp(min=0)), n)
-    slots = slots.sort(-1).values  # the places that are free for them, best first
+    present = observed >= 0
+    slots = torch.where(present, place.gather(-1, observed.clamp(min=0)), n)
+    slots = slots.sort(-1).values  # the places that observed items take, best first
     wide = torch.nn.functional.pad(order, (0, 1))
-    return wide.scatter(-1, slots, torch.where(told, observed, 0))[:, :n]
+    return wide.scatter(-1, slots, torch.where(present, observed, 0))[:, :n]
+
+
+def mean_gains(ratings: Ratings, n: int, generator: torch.Generator, lists: int = 20_000) -> Tensor:
+    r"""The mean gain :math:`2^{rel} - 1` of each place ``(n,)`` over training lists of n, best first.
+
+    Where fewer than a quarter of the users have n ratings, shorter lists are drawn, which a quarter of the
+    users can fill, and their places are stretched to n.
+    """
+    longest = min(n, int(ratings.lengths.sort(descending=True).values[len(ratings) // 4]))
+    _, relevance = ratings.draw(longest, lists, generator)
+    gains = (torch.exp2(relevance) - 1).sort(-1, descending=True).values.mean(0)
+    return stretched(gains, n)
+
+
+def gain_table(gains: Tensor) -> Tensor:
+    """Gains by the length of the list and place, ``(n + 1, n)``, from those of a list of n; 0 past it."""
+    n = len(gains)
+    rows = [torch.nn.functional.pad(stretched(gains, length), (0, n - length)) for length in range(n + 1)]
+    return torch.stack(rows)

@@ -1,4 +1,4 @@
-"""What training ratings say of each item: numbers that stand beside its embedding."""
+"""Numbers that training ratings give for each item; they stand beside its embedding."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch import Tensor
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 
-PARTS = ("mean", "factors", "taste", "given")
+KINDS = ("mean", "factors", "taste", "given")
 SHRINK = 5.0
 """Ratings of average height that every mean is shrunk by."""
 PAIR_SHRINK = 20.0
@@ -15,31 +15,30 @@ MOST_ITEMS = 20_000
 """Beyond this many items their covariances do not fit the memory."""
 
 
-def item_features(ratings: Ratings, parts: tuple[str, ...], rank: int) -> tuple[Tensor | None, list[str]]:
-    """Features ``(items, f)`` of the items of training ratings, and their names; None for no parts.
+def item_features(ratings: Ratings, kinds: tuple[str, ...], rank: int) -> tuple[Tensor | None, list[str]]:
+    """Features ``(items, f)`` of the items of training ratings, and their names; None if there are none.
 
     "mean": the shrunk mean relevance, and the logarithm of the number of ratings. "factors": ``rank``
-    principal components of what is left of the ratings without the means of items and users. "given": the
-    columns that the ratings came with. "taste" is no number of an item; see
-    :mod:`factorank.rerank.taste_fit`.
+    principal components of the ratings without the means of items and users. "given": the columns of the
+    ratings' item table. "taste" is no number of an item; see :mod:`factorank.rerank.taste`.
     """
-    for part in parts:
-        if part not in PARTS:
-            raise FactorankError(f"features are of {', '.join(PARTS)}, not {part!r}")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise FactorankError(f"features are of {', '.join(KINDS)}, not {kind!r}")
     columns: list[Tensor] = []
     names: list[str] = []
     relevance = ratings.relevance(ratings.values).double()
     items, users = ratings.items.long(), ratings.users
     mean, rest = residuals(relevance, items, users, ratings.item_count, len(ratings))
-    if "mean" in parts:
+    if "mean" in kinds:
         counts = torch.bincount(items, minlength=ratings.item_count)
         columns += [mean[:, None], counts.double().log1p()[:, None]]
         names += ["mean rating", "log count"]
-    if "factors" in parts and rank:
+    if "factors" in kinds and rank:
         rank = min(rank, ratings.item_count)
         columns.append(factors(rest, ratings, rank))
         names += [f"factor {i}" for i in range(rank)]
-    if "given" in parts:
+    if "given" in kinds:
         if ratings.features is None:
             raise FactorankError("these ratings came without features of the items; leave out 'given'")
         columns.append(ratings.features.double())
@@ -54,14 +53,16 @@ def residuals(
 
     Item and user effects in turns, as in Koren, "Factorization meets the neighborhood", 2008.
     """
-    left = relevance - relevance.mean()
+    centred = relevance - relevance.mean()
     item_size = torch.bincount(items, minlength=item_count) + SHRINK
     user_size = torch.bincount(users, minlength=user_count) + SHRINK
-    of_item, of_user = left.new_zeros(item_count), left.new_zeros(user_count)
+    item_effect, user_effect = centred.new_zeros(item_count), centred.new_zeros(user_count)
     for _ in range(10):
-        of_item = left.new_zeros(item_count).index_add_(0, items, left - of_user[users]) / item_size
-        of_user = left.new_zeros(user_count).index_add_(0, users, left - of_item[items]) / user_size
-    return of_item + relevance.mean(), left - of_item[items] - of_user[users]
+        item_sum = centred.new_zeros(item_count).index_add_(0, items, centred - user_effect[users])
+        item_effect = item_sum / item_size
+        user_sum = centred.new_zeros(user_count).index_add_(0, users, centred - item_effect[items])
+        user_effect = user_sum / user_size
+    return item_effect + relevance.mean(), centred - item_effect[items] - user_effect[users]
 
 
 def factors(rest: Tensor, ratings: Ratings, rank: int, users_at_once: int = 1024) -> Tensor:
@@ -90,7 +91,7 @@ def factors(rest: Tensor, ratings: Ratings, rank: int, users_at_once: int = 1024
         together += table.T @ table
     shrunk = products / (together + PAIR_SHRINK)
     values, vectors = torch.linalg.eigh(shrunk.double().cpu())
-    found = vectors[:, -rank:].flip(-1) * values[-rank:].flip(0).clamp(min=0).sqrt()
+    scaled = vectors[:, -rank:].flip(-1) * values[-rank:].flip(0).clamp(min=0).sqrt()
     # The sign of an eigenvector is the library's choice; ours makes the largest entry positive.
-    largest = found.gather(0, found.abs().argmax(0, keepdim=True))
-    return (found * torch.where(largest < 0, -1.0, 1.0)).to(rest.device)
+    largest = scaled.gather(0, scaled.abs().argmax(0, keepdim=True))
+    return (scaled * torch.where(largest < 0, -1.0, 1.0)).to(rest.device)

@@ -1,11 +1,11 @@
-"""Training for what a ranker is asked: the order of the first r items is known, that of the rest is not.
+"""The training objective of a ranker: the order of the first r items is observed, that of the rest is not.
 
-The reference of an insertion code is any order of the list. Where the known items stand in it at random, as
-in the paper, a network must first work out their order from values that are each relative to those before.
-Here the known items come first *in their known order*, best first: the place of a token is then its rank
-among them, its value says only that it is known, and the context adds the rank relative to their number. The
-law given some items cannot depend on how they were listed, because there is one reference for them. The rest
-stays in random order.
+The reference of an insertion code is any order of the list. Where the observed items stand in it at random,
+as in the paper, a network must first work out their order from values that are each relative to those before.
+Here the observed items come first *in their observed order*, best first. The place of a token is then its
+rank among them, its value is only a sign that it is observed, and the context adds the rank relative to their
+number. There is one reference for the observed items, so the law cannot depend on how they were listed. The
+rest stays in random order.
 """
 
 from typing import Any
@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from factorank.models import PermutationModel, autoregressive, orders
 from factorank.models.context import encode_context
+from factorank.rerank.encoder import ItemList
 
 WITHHELD = 0.2
-"""The share of the lists that a ranker which is told ratings learns from their order alone."""
+"""The share of the lists that a ranker which reads ratings learns from their order alone."""
 
 
 class SortedPrefix(nn.Module):
@@ -40,7 +41,7 @@ class SortedPrefix(nn.Module):
         if drawn is None:
             grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
             drawn = ((grid + torch.rand((), **options)).frac(),)
-        # Whether ratings are told does not depend on how many: the grid of that has an order.
+        # Whether ratings are withheld must not depend on how many are observed, whose grid has an order.
         return (*drawn, torch.rand(batch, **options)) if reads_ratings(self.model) else drawn
 
     def loss(
@@ -53,35 +54,32 @@ class SortedPrefix(nn.Module):
     ) -> Tensor:
         """The loss in nats of each order ``(batch, n)`` of items ``(batch, n)``: ``(batch,)``.
 
-        The context is the items, or a pair of them and their relevances ``(batch, n)``, of which a model that
-        reads ratings is told those of the first r.
+        The context is the items, or a pair of them and their relevances ``(batch, n)``; a model that reads
+        ratings reads those of the first r.
         """
         model = self.model
         items, relevance = context if isinstance(context, tuple) else (context, None)
         if noise is None:
             noise = self.noise(order.shape[:-1], device=order.device, generator=generator)
         length = (order >= 0).sum(-1)
-        # The first value is always 0, known or not: r = 0 is taken as r = 1.
+        # The first value is always 0, observed or not: r = 0 is taken as r = 1.
         free = (noise[0] * (length - 1)).long().clamp(max=length - 2).clamp(min=0) + 1
-        reference, order = sorted_reference(order, length - free)
-        told: tuple[Tensor | None, ...] = (
-            items.gather(-1, reference),
-            None,
-            told_ranks(length - free),
-        )
+        observed = length - free
+        reference, order = sorted_reference(order, observed)
+        place = torch.arange(model.n, device=order.device)
+        ratings = None
         if relevance is not None:
-            first = torch.arange(model.n, device=order.device) < (length - free)[..., None]
-            shown = first & (noise[-1] >= WITHHELD)[..., None]
-            told = (*told, torch.where(shown, relevance.gather(-1, reference), torch.nan))
+            shown = (place < observed[..., None]) & (noise[-1] >= WITHHELD)[..., None]
+            ratings = torch.where(shown, relevance.gather(-1, reference), torch.nan)
+        listed = ItemList(items.gather(-1, reference), None, rank_count(observed), ratings)
         if not model.causal:
             strata = (free - 0.5) / length.clamp(min=1)
-            return model.loss(order, told, noise=(strata, noise[1]))
+            return model.loss(order, listed, noise=(strata, noise[1]))
         code, present, fault = orders.encoded(model, order)
-        known = encode_context(model.context, told, model.n, model.width)
+        known = encode_context(model.context, listed, model.n, model.width)
         fault = orders.disagreeing(known, present, fault)
         chosen = autoregressive.log_probs(model, code, model.network.memory(known, present))
-        place = torch.arange(model.n, device=order.device)
-        counted = (place >= (length - free)[..., None]) & (place < length[..., None])
+        counted = (place >= observed[..., None]) & (place < length[..., None])
         losses = -torch.where(counted, chosen, 0).sum(-1) * length / free
         return orders.without(fault, losses)
 
@@ -92,13 +90,13 @@ class SortedPrefix(nn.Module):
         self.model.save_pretrained(folder)
 
 
-def told_ranks(r: Tensor) -> Tensor:
-    """How many items are told their rank: all that are known, but one alone says nothing."""
-    return torch.where(r > 1, r, 0)
+def rank_count(observed: Tensor) -> Tensor:
+    """How many tokens hold a rank if so many items are observed: all of them, but one alone has none."""
+    return torch.where(observed > 1, observed, 0)
 
 
 def reads_ratings(model: PermutationModel) -> bool:
-    """Whether the model's context takes the ratings of observed items."""
+    """Whether the model's encoder reads the ratings of observed items."""
     return getattr(model.context, "ratings", None) is not None
 
 

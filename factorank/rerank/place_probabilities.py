@@ -1,15 +1,14 @@
-"""From a model to the probabilities of every item's place, given the order of some items.
+"""The law of the order of a list given the observed items, and the probability of each place for each item.
 
-The code is relative to a reference, an order of the list that training draws at random: here, too, the
-reference is random, except that the observed items come first, because the first r values of an insertion
-code are then their order and say nothing else; they are at random among themselves or sorted, as the model
-has learnt it (see :mod:`factorank.rerank.objective`). The model is not exactly the same for every reference,
-and at few evaluations it takes positions as independent that are not; the mean over several references is
-better than any of them.
+The code is relative to a reference, an order of the list that training draws at random. Here, too, the
+reference is random, except that the observed items come first: the first r values of an insertion code are
+then their order and nothing else. Observed items stand at random among themselves or sorted, as in training
+(see :mod:`factorank.rerank.objective`). A trained model is not exactly the same law for every reference, and
+at few evaluations it takes positions as independent that are not. The mean over several references is better
+than any of them.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 
 import torch
@@ -20,110 +19,116 @@ from factorank.models import PermutationLaw, PermutationModel
 from factorank.models.conditions import evaluating, last
 from factorank.models.unmasking import StratifiedDraw
 from factorank.permutations import inverse
-from factorank.rerank.objective import reads_ratings, told_ranks
+from factorank.rerank.encoder import ItemList
+from factorank.rerank.lists import Lists
+from factorank.rerank.objective import rank_count, reads_ratings
+from factorank.rerank.query import Query
 
 AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
 """How many tokens a network evaluation takes at a time, by device: on a CPU they should fit its caches."""
 
 
-@dataclass
-class Lists:
-    """Lists of items, and the order that is known of some of them.
+@torch.no_grad()
+def place_probabilities(
+    model: PermutationModel, lists: Lists, query: Query, *, kind: str = "random", generator: torch.Generator
+) -> Iterator[tuple[slice, Tensor]]:
+    """Probabilities ``(rows, n, n)`` that the item at each place of the list ends up at each place.
 
-    ``items (rows, n)`` are the context's ids, -1 after the end; ``observed (rows, r)`` places in the list,
-    best first, -1 after the end; ``features (rows, n, f)`` of items that have no embedding, or None;
-    ``relevance (rows, r)`` of the observed ones, NaN where it is not known, or None.
+    In parts of the rows, each with its slice. The draws of the query are shared out over its references,
+    where places are not exact. All rows share the references, so that an answer does not depend on its
+    neighbours. ``kind`` is that of the references; see :func:`reference_of`.
     """
-
-    items: Tensor
-    observed: Tensor
-    features: Tensor | None = None
-    relevance: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def part(self, rows: slice) -> "Lists":
-        return self._each(lambda tensor: tensor[rows])
-
-    def to(self, device: torch.device) -> "Lists":
-        """The same on a device."""
-        return self._each(lambda tensor: tensor.to(device))
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Lists":
-        return Lists(*(None if part is None else change(part) for part in vars(self).values()))  # type: ignore[arg-type]
-
-    @property
-    def telling(self) -> Tensor:
-        """Which rows have observations that say something, bool ``(rows, 1)``: the order of two items or
-        more, or a rating. One item alone, without its rating, says nothing."""
-        several = (self.observed >= 0).sum(-1, keepdim=True) > 1
-        if self.relevance is None:
-            return several
-        return several | ((self.observed >= 0) & ~self.relevance.isnan()).any(-1, keepdim=True)
-
-    @property
-    def seen(self) -> Tensor:
-        """Which places of the list are observed, bool ``(rows, n)``."""
-        rows, n = self.items.shape
-        seen = torch.zeros((rows, n + 1), dtype=torch.bool, device=self.items.device)
-        return seen.scatter_(-1, torch.where(self.observed < 0, n, self.observed), True)[:, :n]
+    device = lists.items.device
+    keys = torch.rand((query.references, model.n), generator=generator, device=generator.device).to(device)
+    generator = on_device(generator, device)
+    at_once = max(1, AT_ONCE.get(device.type, AT_ONCE["cpu"]) // max(model.n, 1))
+    samples = -(-_draws(query, lists) // query.references)
+    for start in range(0, len(lists), at_once):
+        rows = slice(start, min(start + at_once, len(lists)))
+        part = lists.part(rows)
+        total = torch.zeros((), device=device)
+        for key in keys:
+            reference = reference_of(part, key, kind=kind)
+            law = list_law(model, part, reference, query.nfe)
+            places = law_places(law, samples=samples, generator=generator)
+            place_of = inverse(reference, check=False)[..., None].expand_as(places)
+            total = total + places.gather(-2, place_of)
+        yield rows, total / query.references
 
 
-def reference_of(lists: Lists, keys: Tensor, *, known: str = "random") -> Tensor:
-    """References ``(rows, n)``: the observed places, the others, what is past the end, each by ``keys (n,)``.
+@torch.no_grad()
+def mode_or_sample(
+    model: PermutationModel, lists: Lists, query: Query, *, kind: str = "random", generator: torch.Generator
+) -> Tensor:
+    """The mode of the law of each list, or a sample of it, in one reference: orders ``(rows, n)`` of places,
+    -1 after the end."""
+    device = lists.items.device
+    keys = torch.rand(model.n, generator=generator, device=generator.device).to(device)
+    reference = reference_of(lists, keys, kind=kind)
+    generator = on_device(generator, device)
+    law = list_law(model, lists, reference, query.nfe)
+    order = law.mode if query.by == "mode" else law.sample(generator=generator)
+    return torch.where(order < 0, -1, reference.gather(-1, order.clamp(min=0)))
 
-    With ``known="sorted"`` the observed ones stand in their own order, best first. One observed item without
-    its rating says nothing and is treated as none: r = 1 is the same law as r = 0.
+
+def reference_of(lists: Lists, keys: Tensor, *, kind: str = "random") -> Tensor:
+    """References ``(rows, n)``: the observed places, the others, the padding, each sorted by ``keys (n,)``.
+
+    With ``kind="sorted"`` the observed places stand in the observed order, best first. One observed item
+    without its rating carries no information and is treated as none: r = 1 is the same law as r = 0.
     """
-    telling = lists.telling
-    group = torch.where(lists.items < 0, 2, torch.where(lists.seen & telling, 0, 1))
+    informative = lists.informative
+    group = torch.where(lists.items < 0, 2, torch.where(lists.is_observed & informative, 0, 1))
     sort_keys = group + keys
-    if known == "sorted" and lists.observed.shape[-1] > 1:
+    if kind == "sorted" and lists.observed.shape[-1] > 1:
         n, r = lists.items.shape[-1], lists.observed.shape[-1]
         rank = torch.arange(r, device=keys.device, dtype=keys.dtype) / r
         wide = torch.nn.functional.pad(sort_keys, (0, 1))
         wide = wide.scatter(
             -1, torch.where(lists.observed < 0, n, lists.observed), rank.expand(len(lists), r)
         )
-        sort_keys = torch.where(telling, wide[:, :n], sort_keys)
+        sort_keys = torch.where(informative, wide[:, :n], sort_keys)
     return sort_keys.argsort(-1)
 
 
-def law_given(
-    model: PermutationModel, lists: Lists, reference: Tensor, nfe: int | None = 1
-) -> PermutationLaw:
+def list_law(model: PermutationModel, lists: Lists, reference: Tensor, nfe: int | None = 1) -> PermutationLaw:
     """The law of the order of the list in its reference: item 0 of the law is the first of the reference."""
-    n, device = model.n, reference.device
     items = lists.items.gather(-1, reference)
+    count = (lists.observed >= 0).sum(-1, keepdim=True)
+    context = _context(model, lists, reference, items, count[:, 0])
+    if model.code.name != "insertion":
+        if bool((count > 1).any()):
+            raise ModelError(
+                "an observed order of items needs an insertion model; this one has the code"
+                f" {model.code.name}"
+            )
+        return model.distribution(context, nfe=nfe)
+    observed = torch.nn.functional.pad(lists.observed, (0, 1 - min(1, lists.observed.shape[-1])), value=-1)
+    place_of = inverse(reference, check=False).gather(-1, observed.clamp(min=0))
+    # The first value of an insertion code is always 0. Training fixes it, with and without observations.
+    first = torch.full_like(observed, -1)
+    first[:, 0] = torch.where(items[:, 0] >= 0, 0, -1)
+    observed = torch.where(count > 1, torch.where(observed < 0, -1, place_of), first)
+    return model.distribution(context, nfe=nfe, observed=observed)
+
+
+def _context(
+    model: PermutationModel, lists: Lists, reference: Tensor, items: Tensor, count: Tensor
+) -> Tensor | ItemList:
+    """What the encoder reads of lists in their reference."""
     features = None
     if lists.features is not None:
         index = reference[..., None].expand(*reference.shape, lists.features.shape[-1])
         features = lists.features.gather(-2, index)
-    counts = (lists.observed >= 0).sum(-1, keepdim=True)
-    ranked = getattr(model.context, "ranks", None) is not None
-    context = items if features is None and not ranked else (items, features, told_ranks(counts[:, 0]))
+    if features is None and getattr(model.context, "ranks", None) is None:
+        return items
+    ratings = None
     if lists.relevance is not None and reads_ratings(model):
+        n = model.n
         at = torch.where(lists.observed < 0, n, lists.observed)
-        rated = torch.full((len(lists), n + 1), torch.nan, device=device)
-        rated = rated.scatter(-1, at, lists.relevance.to(rated.dtype))
-        context = (*context, rated[:, :n].gather(-1, reference))
-    if model.code.name != "insertion":
-        if bool((counts > 1).any()):
-            raise ModelError(
-                "the order of some items can be given to an insertion model; this one has the code"
-                f" {model.code.name}"
-            )
-        return model.distribution(context, nfe=nfe)
-    places = torch.arange(n, device=device)
-    counts = torch.where(counts > 1, counts, 1)
-    observed = torch.nn.functional.pad(lists.observed, (0, n - lists.observed.shape[-1]), value=-1)
-    told = inverse(reference, check=False).gather(-1, observed.clamp(min=0))
-    order = torch.where((places < counts) & (counts > 1), told, places)
-    code = model.code.encode(order, check=False)
-    # The first value is always 0: telling it is right with and without observations.
-    fixed = torch.where((places < counts) & (items >= 0), code, -1)
-    return model.distribution(context, nfe=nfe, fixed=fixed)
+        ratings = torch.full((len(lists), n + 1), torch.nan, device=items.device)
+        ratings = ratings.scatter(-1, at, lists.relevance.to(ratings.dtype))[:, :n].gather(-1, reference)
+    return ItemList(items, features, rank_count(count), ratings)
 
 
 @torch.no_grad()
@@ -191,58 +196,23 @@ def product_places(probs: Tensor) -> Tensor:
     return places.clamp_(min=0.0)
 
 
-@torch.no_grad()
-def place_probabilities(
-    model: PermutationModel,
-    lists: Lists,
-    *,
-    nfe: int | None = 1,
-    references: int = 1,
-    samples: int = 64,
-    known: str = "random",
-    generator: torch.Generator,
-) -> Iterator[tuple[slice, Tensor]]:
-    """Probabilities ``(rows, n, n)`` that the item at each place of the list ends up at each place.
+def mean_place(places: Tensor) -> Tensor:
+    """The mean place ``(rows, n)``, from 0 on."""
+    # Not a matrix product, which autocast would take to bfloat16: places would come in steps.
+    return (places * torch.arange(places.shape[-1], device=places.device, dtype=places.dtype)).sum(-1)
 
-    In parts of the rows, each with its slice. ``samples`` in all are shared out over the ``references``,
-    where places are not exact. All rows share the references, so that an answer does not depend on its
-    neighbours.
+
+def interval(places: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    """The lowest and highest place, ``(rows, n)`` each, of the middle ``level`` of the probability.
+
+    >>> interval(torch.tensor([[0.02, 0.9, 0.04, 0.04]]), 0.9)
+    (tensor([1]), tensor([2]))
     """
-    keys = torch.rand((references, model.n), generator=generator, device=generator.device)
-    keys = keys.to(lists.items.device)
-    generator = on_device(generator, lists.items.device)
-    each = -(-samples // references)
-    at_once = max(1, AT_ONCE.get(lists.items.device.type, AT_ONCE["cpu"]) // max(model.n, 1))
-    for start in range(0, len(lists), at_once):
-        rows = slice(start, min(start + at_once, len(lists)))
-        part = lists.part(rows)
-        total = torch.zeros((), device=lists.items.device)
-        for key in keys:
-            reference = reference_of(part, key, known=known)
-            law = law_given(model, part, reference, nfe)
-            places = law_places(law, samples=each, generator=generator)
-            back = inverse(reference, check=False)[..., None].expand_as(places)
-            total = total + places.gather(-2, back)
-        yield rows, total / references
-
-
-@torch.no_grad()
-def one_order(
-    model: PermutationModel,
-    lists: Lists,
-    *,
-    how: str,
-    nfe: int | None,
-    known: str = "random",
-    generator: torch.Generator,
-) -> Tensor:
-    """The mode of the law of each list, or one sample: orders ``(rows, n)`` of places, -1 after the end."""
-    keys = torch.rand(model.n, generator=generator, device=generator.device).to(lists.items.device)
-    reference = reference_of(lists, keys, known=known)
-    generator = on_device(generator, lists.items.device)
-    law = law_given(model, lists, reference, nfe)
-    order = law.mode if how == "mode" else law.sample(generator=generator)
-    return torch.where(order < 0, -1, reference.gather(-1, order.clamp(min=0)))
+    below = places.cumsum(-1)
+    tail, rounding = (1 - level) / 2, 1e-5
+    low = (below <= tail + rounding).sum(-1)
+    high = (below < 1 - tail - rounding).sum(-1)
+    return low, high.clamp(max=places.shape[-1] - 1)
 
 
 def on_device(generator: torch.Generator, device: torch.device) -> torch.Generator:
@@ -252,3 +222,11 @@ def on_device(generator: torch.Generator, device: torch.device) -> torch.Generat
         return generator
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     return torch.Generator(device).manual_seed(seed)
+
+
+def _draws(query: Query, lists: Lists) -> int:
+    """How many orders to draw of the lists, over all references."""
+    if query.samples is not None or not len(lists):
+        return query.samples or 1
+    longest, fewest = (lists.items >= 0).sum(-1).max(), (lists.observed >= 0).sum(-1).min()
+    return query.draws(int(longest), int(fewest))

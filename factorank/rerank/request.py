@@ -1,165 +1,201 @@
-"""What a user asks of a ranker, as tensors: names to ids, observations to places in the list."""
+"""From a user's names to tensors: items to ids, observations to places in the list."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from factorank.errors import FactorankError
 from factorank.rerank.catalogue import Catalogue, Item, whole_numbers
-from factorank.rerank.place_probabilities import Lists
+from factorank.rerank.lists import Lists
 
 NewItems = Mapping[Item, Mapping[str, float] | Sequence[float]]
+"""Features of items that training did not have, by item."""
 
 
-def one_user(items: Any, observed: Any) -> bool:
-    """Whether items and observations are those of one user, not of a batch."""
-    for given in (items, observed):
-        if given is None or isinstance(given, Mapping):
-            if given is not None:
-                return True
-            continue
-        if (numbers := whole_numbers(given)) is not None:
-            return numbers.ndim == 1
-        for first in given:
-            return not isinstance(first, list | tuple | Mapping) and getattr(first, "ndim", 0) == 0
-    return True
+@dataclass
+class Request:
+    """Lists to rank, the names of their items, and whether they are the list of one user."""
+
+    lists: Lists
+    names: Sequence[list[Item]]
+    single: bool
 
 
-def resolve(
+def read_request(
     catalogue: Catalogue,
     n: int,
-    items: Sequence[Any],
-    observed: Sequence[Any],
-    new: NewItems,
+    items: Any,
+    observed: Any,
+    *,
+    new: NewItems | None,
     generator: torch.Generator,
-    allowed: tuple[float, float] | None = None,
-) -> tuple[Lists, list[list[Item]]]:
-    """The lists of a batch, padded to n, and the names of their items.
+    rating_range: tuple[float, float] | None = None,
+) -> Request:
+    """The lists of one user or of many, padded to n.
 
     ``observed`` of a user is an order, best first, or a mapping from items to ratings, whose ties are broken
-    at random and whose NaNs are items without a rating: they join the list. The ratings of such mappings are
-    the ``relevance`` of the lists, as they were given; those outside of what is ``allowed`` are refused.
+    at random. A NaN in it is an item without a rating: it joins the list. The ratings of mappings become the
+    ``relevance`` of the lists, unchanged; those outside of ``rating_range`` are refused.
     """
-    if len(items) != len(observed):
-        raise FactorankError(f"there are {len(items)} lists of items but {len(observed)} of observed ones")
-    rows, told, names = [], [], []
-    rated: list[list[float]] = []
-    fresh: list[tuple[int, int, list[float]]] = []
-    for user, (listed, seen) in enumerate(zip(items, observed, strict=True)):
-        where = f"list {user}" if len(items) > 1 else "the list"
-        whole, (mentioned, order, values) = _as_list(listed), _observations(seen, where, generator, allowed)
-        place_of: dict[Any, int] = {}
-        for place, name in enumerate(whole):
-            if (first := place_of.setdefault(_key(catalogue, name), place)) != place:
-                raise FactorankError(
-                    f"{where} holds {name!r} at place {place} and, as {whole[first]!r}, at {first}"
-                )
-        for name in mentioned:
-            if _key(catalogue, name) not in place_of:
-                place_of[_key(catalogue, name)] = len(whole)
-                whole.append(name)
-        if len(whole) > n:
-            raise FactorankError(
-                f"{where} has {len(whole)} items, observed ones included; the model ranks up to {n}"
-            )
-        known = [place_of[_key(catalogue, name)] for name in order]
-        if len(set(known)) < len(known):
-            twice = next(whole[place] for place in known if known.count(place) > 1)
-            raise FactorankError(f"{where} observes {twice!r} more than once; an order holds each item once")
-        index = [catalogue.index(name) for name in whole]
-        for place, name in enumerate(whole):
-            if index[place] is None:
-                if name not in new:
-                    raise FactorankError(_unknown(name, where, catalogue))
-                fresh.append((user, place, catalogue.feature_row(name, new[name])))
-                index[place] = len(catalogue)
-        rows.append(index + [-1] * (n - len(index)))
-        told.append(known)
-        rated.append(values)
-        names.append(whole)
-    longest = max(map(len, told), default=0)
-    features = None
-    if fresh:
-        features = torch.zeros(len(rows), n, len(catalogue.features))
-        for user, place, row in fresh:
-            features[user, place] = torch.tensor(row)
-    some = any(isinstance(one, Mapping) for one in observed)
-    lists = Lists(
-        torch.tensor(rows, dtype=torch.int64).view(len(rows), n),
-        torch.tensor([one + [-1] * (longest - len(one)) for one in told]).long().view(len(rows), longest),
-        features,
-        torch.tensor([one + [math.nan] * (longest - len(one)) for one in rated]).view(len(rows), longest)
-        if some
-        else None,
-    )
-    return lists, names
+    single = _is_one_user(items, observed)
+    if not single and not new:
+        none = torch.zeros((len(items), 0), dtype=torch.int64)
+        lists = lists_of_arrays(catalogue, n, items, none if observed is None else observed)
+        if lists is not None:
+            return Request(lists, _NamesOfIds(catalogue.ids, lists.items), single)
+    users, observations = [items], [observed]
+    if not single:
+        users = list(items)
+        observations = [None] * len(users) if observed is None else list(observed)
+    if len(users) != len(observations):
+        raise FactorankError(
+            f"there are {len(users)} lists of items but {len(observations)} of observed ones"
+        )
+    rows = []
+    for user, (listed, observation) in enumerate(zip(users, observations, strict=True)):
+        where = f"list {user}" if len(users) > 1 else "the list"
+        preferences = _preferences(observation, where, generator, rating_range)
+        rows.append(_row(catalogue, n, _as_list(listed), preferences, new or {}, where))
+    rated = any(isinstance(observation, Mapping) for observation in observations)
+    return Request(_padded(catalogue, n, rows, rated), [row.names for row in rows], single)
 
 
-def resolve_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> Lists | None:
-    """The same for arrays of integer ids ``(users, m)`` and ``(users, r)``, -1 pads, without a Python loop.
+def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> Lists | None:
+    """The lists of integer ids ``(users, m)`` and ``(users, r)``, -1 pads, without a Python loop.
 
-    None where it does not apply: other input, ids that are no integers, or a list that is at fault, which
-    :func:`resolve` then explains.
+    None where this does not apply: other input, ids that are no integers, or a list at fault, which the loop
+    over names then explains.
     """
     ids = _integer_ids(catalogue)
-    wanted, seen = whole_numbers(items), whole_numbers(observed)
-    if ids is None or wanted is None or seen is None or wanted.ndim != 2 or seen.ndim != 2:
+    listed, observed_ids = whole_numbers(items), whole_numbers(observed)
+    if ids is None or listed is None or observed_ids is None or listed.ndim != 2 or observed_ids.ndim != 2:
         return None
-    if len(wanted) != len(seen) or wanted.shape[1] > n or not len(ids) or not wanted.shape[1]:
+    if len(listed) != len(observed_ids) or listed.shape[1] > n or not len(ids) or not listed.shape[1]:
         return None
     sorted_ids, by = ids.sort()
-    at = torch.searchsorted(sorted_ids, wanted).clamp(max=len(ids) - 1)
-    known = sorted_ids[at] == wanted
-    if bool((~known & (wanted != -1)).any()) or -1 in catalogue.ids:
+    at = torch.searchsorted(sorted_ids, listed).clamp(max=len(ids) - 1)
+    held = sorted_ids[at] == listed
+    if bool((~held & (listed != -1)).any()) or -1 in catalogue.ids:
         return None
-    index = torch.where(known, by[at], -1)
+    index = torch.where(held, by[at], -1)
     ended = index < 0
-    ranks, which = torch.where(ended, -1 - torch.arange(index.shape[1]), index).sort(-1)
-    if bool((ended[:, :-1] & ~ended[:, 1:]).any()) or bool((ranks[:, 1:] == ranks[:, :-1]).any()):
+    # The indices of a list, sorted, and the place that each came from: observed ids are looked up there.
+    sorted_index, place_of = torch.where(ended, -1 - torch.arange(index.shape[1]), index).sort(-1)
+    if bool((ended[:, :-1] & ~ended[:, 1:]).any()) or _repeats(sorted_index):
         return None
-    at = torch.searchsorted(sorted_ids, seen).clamp(max=len(ids) - 1)
-    told = seen != -1
-    if bool((told & (sorted_ids[at] != seen)).any()):
+    at = torch.searchsorted(sorted_ids, observed_ids).clamp(max=len(ids) - 1)
+    present = observed_ids != -1
+    if bool((present & (sorted_ids[at] != observed_ids)).any()):
         return None
-    wanted_rank = by[at]
-    place = torch.searchsorted(ranks, wanted_rank).clamp(max=index.shape[1] - 1)
-    places = torch.where(told, which.gather(-1, place), -1)
-    distinct = torch.where(told, places, -1 - torch.arange(places.shape[1])).sort(-1).values
+    observed_index = by[at]
+    at = torch.searchsorted(sorted_index, observed_index).clamp(max=index.shape[1] - 1)
+    places = torch.where(present, place_of.gather(-1, at), -1)
+    distinct = torch.where(present, places, -1 - torch.arange(places.shape[1])).sort(-1).values
     if (
-        bool((told & (ranks.gather(-1, place) != wanted_rank)).any())
-        or bool((~told[:, :-1] & told[:, 1:]).any())
-        or bool((distinct[:, 1:] == distinct[:, :-1]).any())
+        bool((present & (sorted_index.gather(-1, at) != observed_index)).any())
+        or bool((~present[:, :-1] & present[:, 1:]).any())
+        or _repeats(distinct)
     ):
         return None
     return Lists(torch.nn.functional.pad(index, (0, n - index.shape[1]), value=-1), places)
 
 
-def _integer_ids(catalogue: Catalogue) -> torch.Tensor | None:
-    if not all(isinstance(name, int) and abs(name) < 2**62 for name in catalogue.ids):
-        return None
-    return torch.tensor(catalogue.ids, dtype=torch.int64)
+@dataclass
+class _Preferences:
+    """What a user's observations mention, and the items with a preference, best first, with their ratings
+    (NaN where only the order is observed)."""
+
+    mentioned: list[Item]
+    order: list[Item]
+    ratings: list[float]
 
 
-def _observations(
-    seen: Any, where: str, generator: torch.Generator, allowed: tuple[float, float] | None
-) -> tuple[list[Item], list[Item], list[float]]:
-    """The items that a user's observations mention, those whose preference is known, best first, and their
-    ratings, NaN if only the order is known."""
-    if not isinstance(seen, Mapping):
-        order = _as_list(seen)
-        return order, order, [math.nan] * len(order)
-    given = {name: _rating(value, name, where, allowed) for name, value in seen.items()}
-    rated = [name for name, value in given.items() if not math.isnan(value)]
+@dataclass
+class _Row:
+    """A list: the index and name of each item, the observed places, their ratings, features by place."""
+
+    index: list[int]
+    names: list[Item]
+    observed: list[int]
+    ratings: list[float]
+    features: dict[int, list[float]]
+
+
+def _row(
+    catalogue: Catalogue, n: int, names: list[Item], preferences: _Preferences, new: NewItems, where: str
+) -> _Row:
+    place_of: dict[Any, int] = {}
+    for place, name in enumerate(names):
+        if (first := place_of.setdefault(_key(catalogue, name), place)) != place:
+            raise FactorankError(
+                f"{where} holds {name!r} at place {place} and, as {names[first]!r}, at {first}"
+            )
+    for name in preferences.mentioned:
+        if _key(catalogue, name) not in place_of:
+            place_of[_key(catalogue, name)] = len(names)
+            names.append(name)
+    if len(names) > n:
+        raise FactorankError(
+            f"{where} has {len(names)} items, observed ones included; the model ranks up to {n}"
+        )
+    observed = [place_of[_key(catalogue, name)] for name in preferences.order]
+    if len(set(observed)) < len(observed):
+        twice = next(names[place] for place in observed if observed.count(place) > 1)
+        raise FactorankError(f"{where} observes {twice!r} more than once; an order holds each item once")
+    indices, features = [], {}
+    for place, name in enumerate(names):
+        index = catalogue.index(name)
+        if index is None:
+            if name not in new:
+                raise FactorankError(_unknown(name, where, catalogue))
+            features[place] = catalogue.feature_row(name, new[name])
+            index = len(catalogue)
+        indices.append(index)
+    return _Row(indices, names, observed, preferences.ratings, features)
+
+
+def _padded(catalogue: Catalogue, n: int, rows: list[_Row], rated: bool) -> Lists:
+    longest = max((len(row.observed) for row in rows), default=0)
+
+    def table(values: list[list[Any]], width: int, pad: float) -> Tensor:
+        padded = [row + [pad] * (width - len(row)) for row in values]
+        dtype = torch.float32 if math.isnan(pad) else torch.int64
+        return torch.tensor(padded, dtype=dtype).view(len(rows), width)
+
+    features = None
+    if any(row.features for row in rows):
+        features = torch.zeros(len(rows), n, len(catalogue.features))
+        for user, row in enumerate(rows):
+            for place, numbers in row.features.items():
+                features[user, place] = torch.tensor(numbers)
+    return Lists(
+        table([row.index for row in rows], n, -1),
+        table([row.observed for row in rows], longest, -1),
+        features,
+        table([row.ratings for row in rows], longest, math.nan) if rated else None,
+    )
+
+
+def _preferences(
+    observation: Any, where: str, generator: torch.Generator, rating_range: tuple[float, float] | None
+) -> _Preferences:
+    if not isinstance(observation, Mapping):
+        order = _as_list(observation)
+        return _Preferences(order, order, [math.nan] * len(order))
+    ratings = {name: _rating(value, name, where, rating_range) for name, value in observation.items()}
+    rated = [name for name, value in ratings.items() if not math.isnan(value)]
     # The same shuffle for every user, from a generator of its own: a user's ties change nothing for others.
     ties = torch.Generator().manual_seed(generator.initial_seed())
     rated = [rated[i] for i in torch.randperm(len(rated), generator=ties).tolist()]
-    order = sorted(rated, key=lambda name: -given[name])
-    return list(given), order, [given[name] for name in order]
+    order = sorted(rated, key=lambda name: -ratings[name])
+    return _Preferences(list(ratings), order, [ratings[name] for name in order])
 
 
-def _rating(value: Any, name: Item, where: str, allowed: tuple[float, float] | None) -> float:
+def _rating(value: Any, name: Item, where: str, rating_range: tuple[float, float] | None) -> float:
     try:
         rating = float(value)
     except (TypeError, ValueError):
@@ -168,29 +204,69 @@ def _rating(value: Any, name: Item, where: str, allowed: tuple[float, float] | N
         raise FactorankError(
             f"{where} rates {name!r} {value!r}; a rating is a finite number, or NaN for none"
         )
-    if allowed is not None and not math.isnan(rating) and not allowed[0] <= rating <= allowed[1]:
-        raise FactorankError(
-            f"{where} rates {name!r} {rating:g}; the ratings trained on are {allowed[0]:g} to {allowed[1]:g}"
-        )
+    if rating_range is not None and not math.isnan(rating):
+        low, high = rating_range
+        if not low <= rating <= high:
+            raise FactorankError(
+                f"{where} rates {name!r} {rating:g}; the ratings trained on are {low:g} to {high:g}"
+            )
     return rating
 
 
-def _as_list(given: Any) -> list[Item]:
-    numbers = whole_numbers(given)
+def _is_one_user(items: Any, observed: Any) -> bool:
+    """Whether items and observations are those of one user, not of a batch."""
+    for part in (items, observed):
+        if part is None:
+            continue
+        if isinstance(part, Mapping):
+            return True
+        if (numbers := whole_numbers(part)) is not None:
+            return numbers.ndim == 1
+        for first in part:
+            return not isinstance(first, list | tuple | Mapping) and getattr(first, "ndim", 0) == 0
+    return True
+
+
+def _as_list(names: Any) -> list[Item]:
+    numbers = whole_numbers(names)
     if numbers is not None:
         return [number for number in numbers.tolist() if number != -1]
-    return [] if given is None else list(given)
+    return [] if names is None else list(names)
 
 
 def _key(catalogue: Catalogue, name: Item) -> Any:
-    found = catalogue.index(name)
-    return ("new", name) if found is None else found
+    index = catalogue.index(name)
+    return ("new", name) if index is None else index
+
+
+def _integer_ids(catalogue: Catalogue) -> Tensor | None:
+    if not all(isinstance(name, int) and abs(name) < 2**62 for name in catalogue.ids):
+        return None
+    return torch.tensor(catalogue.ids, dtype=torch.int64)
+
+
+def _repeats(sorted_rows: Tensor) -> bool:
+    return bool((sorted_rows[:, 1:] == sorted_rows[:, :-1]).any())
 
 
 def _unknown(name: Item, where: str, catalogue: Catalogue) -> str:
-    told = f"{where} holds {name!r}, which the ranker has not been trained on"
+    message = f"{where} holds {name!r}, which the ranker has not been trained on"
     if near := catalogue.near(name):
-        told += f" (did you mean {' or '.join(map(repr, near))}?)"
-    if catalogue.features:
-        return f"{told}; pass its features as new={{{name!r}: …}} ({', '.join(catalogue.features[:4])}, …)"
-    return f"{told}, and it has learnt no features to judge new items by"
+        message += f" (did you mean {' or '.join(map(repr, near))}?)"
+    if not catalogue.features:
+        return f"{message}, and it has learnt no features to judge new items by"
+    features = ", ".join(catalogue.features[:4])
+    return f"{message}; Ranker.rerank takes features of new items as new={{{name!r}: …}} ({features}, …)"
+
+
+class _NamesOfIds(Sequence[list[Any]]):
+    """The names of lists of ids, looked up when they are read."""
+
+    def __init__(self, ids: Sequence[Any], items: Tensor) -> None:
+        self._ids, self._items = ids, items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return [self._ids[i] for i in self._items[index].tolist() if i >= 0]

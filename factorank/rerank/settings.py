@@ -1,8 +1,9 @@
-"""The settings of a ranker: what the network is, what it is told of the items, and how it is trained."""
+"""The settings of a ranker: its network, what it reads of the items, and how it is trained."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 from factorank.models.model import Masks, Objective
 
@@ -22,22 +23,23 @@ class Setting:
     masks: Masks = "suffix"
     """Which positions a masked model learns to predict; see :class:`factorank.PermutationModel`."""
     told: str = "order"
-    """What is known of the observed items: their "order", or their "ratings", which say more: one item that
-    is rated low says that others are preferred. A ranker that was told ratings takes an order as well."""
-    known: str = "sorted"
+    """What the network reads of the observed items: their "order", or their "ratings". Ratings carry more
+    information: a low rating of one item means that others are preferred. A ranker that reads ratings takes
+    an order as well."""
+    reference: str = "sorted"
     """How the observed items stand in the reference: "sorted", best first, or "random", as in the paper."""
     width: int = 128
     depth: int = 4
     heads: int = 4
     dropout: float = 0.1
     features: tuple[str, ...] = ("mean", "factors")
-    """What a token says of an item beside its embedding: "mean" (mean relevance and log count of the training
-    ratings), "factors" (of their covariance), "taste" (what they say of it, given what is observed; where the
-    observed items are sorted), "given" (the columns of the ratings' item table)."""
+    """What a token holds of an item beside its embedding: "mean" (mean relevance and log count of the
+    training ratings), "factors" (of their covariance), "taste" (the rating that the observed items predict;
+    for a sorted reference), "given" (the columns of the ratings' item table)."""
     rank: int = 16
     """How many factors, and dimensions of a taste."""
     item_dropout: float = 0.1
-    """In training, the share of the items that are known by their features only."""
+    """In training, the share of the items whose embedding is left out, so that their features must do."""
     embedding_std: float = 0.05
     """Of the first embeddings."""
     batch_size: int = 1024
@@ -50,19 +52,73 @@ class Setting:
     patience: int | None = None
     """Of the fifty held-out scores, how many may pass without a better one."""
     held_out: int = 2048
-    """How many lists of validation users say when training is at its best."""
+    """How many lists of validation users decide when training is at its best."""
     precision: str = "fp32"
     seed: int = 0
     label: str = ""
-    """What tells a run from others of the same objective, code, layout and n."""
+    """Distinguishes a run from others of the same objective, code, layout and n."""
 
     @property
     def name(self) -> str:
-        """A name for the folder of a run, of what most often differs."""
+        """A name for the folder of a run, of the settings that differ most often."""
         parts = [self.objective, self.code, self.layout, f"n{self.n}", f"seed{self.seed}"]
         parts += ["ratings"] if self.told == "ratings" else []
         parts += [self.label] if self.label else []
         return "-".join(parts)
+
+    @property
+    def sorts_observed(self) -> bool:
+        """Whether observed items stand sorted in the reference, and their tokens hold their ranks."""
+        return self.reference == "sorted" and self.code == "insertion"
+
+    @property
+    def reads_ratings(self) -> bool:
+        """Whether the network reads the ratings of observed items."""
+        return self.told == "ratings"
+
+    @property
+    def has_taste(self) -> bool:
+        """Whether tokens hold the ratings that the observed items predict."""
+        return "taste" in self.features
+
+    @property
+    def training_options(self) -> dict[str, Any]:
+        """The options of :func:`factorank.train` among these settings."""
+        names = ("batch_size", "lr", "weight_decay", "ema", "steps", "schedule", "precision", "seed")
+        return {name: getattr(self, name) for name in names}
+
+    def fitted_to(self, ratings: Ratings) -> "Setting":
+        """The setting with lists no longer than the most active user's, and checked."""
+        longest = int(ratings.lengths.max()) if len(ratings) else 0
+        if longest < 2:
+            raise FactorankError("there is nothing to learn from: no user has rated two items")
+        n = min(self.n, longest)
+        shortest = None if self.shortest is None else min(self.shortest, n)
+        if shortest not in (None, n) and (self.layout != "aligned" or self.code != "insertion"):
+            raise FactorankError(
+                "lists of different lengths need layout 'aligned' and the code 'insertion', not"
+                f" {self.layout!r} and {self.code!r}; set shortest=None",
+                parameter="shortest",
+            )
+        if self.reference not in ("sorted", "random"):
+            raise FactorankError(
+                f"observed items stand 'sorted' or 'random' in the reference, not {self.reference!r}"
+            )
+        if self.told not in ("order", "ratings"):
+            raise FactorankError(
+                f"a ranker is {{parameter}} the 'order' or the 'ratings', not {self.told!r}", parameter="told"
+            )
+        for wanted, name, value in (
+            (self.reads_ratings, "told", "'ratings'"),
+            (self.has_taste, "features", "'taste'"),
+        ):
+            if wanted and not self.sorts_observed:
+                raise FactorankError(
+                    f"{{parameter={value}}} is for rankers with the code 'insertion' and reference='sorted',"
+                    f" not {self.code!r} and {self.reference!r}; the preset 'paper' is no such ranker",
+                    parameter=name,
+                )
+        return replace(self, n=n, shortest=shortest)
 
 
 PRESETS = {
@@ -70,7 +126,7 @@ PRESETS = {
     "paper": Setting(
         layout="prefix",
         masks="any",
-        known="random",
+        reference="random",
         shortest=None,
         width=256,
         depth=10,
@@ -84,16 +140,18 @@ PRESETS = {
     ),
     "small": Setting(n=20, width=64, depth=2, batch_size=256, lr=2e-3, steps=1500, held_out=512),
 }
-"""default: what is described above. paper: 2n tokens and the paper's network. small: minutes on one core."""
+"""default: as described above. paper: 2n tokens and the paper's network. small: minutes on one core."""
 
 
 def preset(name: str, **changes: Any) -> Setting:
-    """A preset, with what is not None changed.
+    """A preset, with the changes that are not None.
 
     >>> preset("paper", n=20).layout
     'prefix'
     """
     if name not in PRESETS:
-        raise FactorankError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+        raise FactorankError(
+            f"there is no preset {name!r}; there are {', '.join(PRESETS)}", parameter="preset"
+        )
     setting = replace(PRESETS[name], **{key: value for key, value in changes.items() if value is not None})
     return setting if setting.objective == "masked" else replace(setting, masks="any")

@@ -1,4 +1,4 @@
-"""What is known of one user, from a file."""
+"""The preferences of one user, read from a file."""
 
 import csv
 import math
@@ -20,21 +20,21 @@ def read_user(path: str | os.PathLike[str]) -> list[str] | dict[str, float]:
         if "item" not in columns:
             raise RatingsError(f"{path}:1: expected the columns item and rating, or item alone")
         lines.fieldnames = columns
-        found: dict[str, float] = {}
+        ratings: dict[str, float] = {}
         for line in lines:
             number = lines.line_num
             item = (line["item"] or "").strip()
             if not item:
                 raise RatingsError(f"{path}:{number}: there is no item")
-            if item in found:
+            if item in ratings:
                 raise RatingsError(f"{path}:{number}: {item!r} was on an earlier line already")
             text = (line.get("rating") or "").strip()
             try:
-                found[item] = float(text) if text else math.nan
+                ratings[item] = float(text) if text else math.nan
             except ValueError:
                 raise RatingsError(
                     f"{path}:{number}: {item!r} is rated {text!r}, which is no number"
                 ) from None
-            if math.isinf(found[item]):
+            if math.isinf(ratings[item]):
                 raise RatingsError(f"{path}:{number}: {item!r} is rated {text!r}")
-    return found if "rating" in columns else list(found)
+    return ratings if "rating" in columns else list(ratings)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from factorank.models import law as laws
-from factorank.rerank.place_probabilities import Lists, draws, law_given, law_places, reference_of
+from factorank.rerank.lists import Lists
+from factorank.rerank.place_probabilities import draws, law_places, list_law, reference_of
 from tests.models.naive import (
     all_orders,
     assert_drawn_from,
@@ -14,7 +15,7 @@ from tests.models.naive import (
     random_probs,
     small_model,
 )
-from tests.rerank.made import ranker
+from tests.rerank.small import ranker
 
 LAWS = ["autoregressive", "random", "left-to-right", "confident"]
 
@@ -95,8 +96,8 @@ def test_draws_in_bfloat16_are_orders(causal, generator):
     items = torch.stack([torch.randperm(12, generator=generator)[:8] for _ in range(50)])
     lists = Lists(items, torch.tensor([3, 0, 5]).expand(50, -1))
     with torch.autocast("cpu", torch.bfloat16):
-        reference = reference_of(lists, torch.rand(8, generator=generator), known="sorted")
-        drawn = draws(law_given(causal.model, lists, reference, None), 21, generator)
+        reference = reference_of(lists, torch.rand(8, generator=generator), kind="sorted")
+        drawn = draws(list_law(causal.model, lists, reference, None), 21, generator)
     assert torch.equal(drawn.sort(-1).values, torch.arange(8).expand(21, 50, 8))
     place = reference.expand_as(drawn).gather(-1, drawn).argsort(-1)
     assert (place[..., 3] < place[..., 0]).all()
@@ -121,7 +122,7 @@ def test_draws_of_short_lists_are_those_of_the_law(causal, n, observed, monkeypa
     keys = torch.rand(8, generator=generator)
 
     def law_of(some):
-        return law_given(causal.model, some, reference_of(some, keys, known="sorted"), None)
+        return list_law(causal.model, some, reference_of(some, keys, kind="sorted"), None)
 
     steps = []
     step = causal.model.network.step

@@ -8,15 +8,17 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.rerank.expected_gain import expected_gain, gain_table, interval, mean_place, respecting
+from factorank.rerank import Lists, Query
+from factorank.rerank.expected_gain import expected_gain, gain_table, with_observed_order
 from factorank.rerank.place_probabilities import (
-    Lists,
-    law_given,
+    interval,
     law_places,
+    list_law,
+    mean_place,
     place_probabilities,
     reference_of,
 )
-from tests.rerank.made import SMALL, ranker, ratings
+from tests.rerank.small import SMALL, ranker, ratings
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def test_places_are_those_of_all_orders_weighted_by_the_law(masked, n, observed)
     torch.manual_seed(0)
     lists = some_lists(n, 8, observed)
     reference = reference_of(lists, torch.rand(8))
-    law = law_given(masked.model, lists, reference)
+    law = list_law(masked.model, lists, reference)
     orders = torch.tensor(list(itertools.permutations(range(n))))
     padded = torch.nn.functional.pad(orders, (0, 8 - n), value=-1)
     probability = law.log_prob(padded[:, None].expand(-1, 3, -1)).exp().T  # (rows, orders)
@@ -60,13 +62,13 @@ def test_places_are_those_of_all_orders_weighted_by_the_law(masked, n, observed)
 def test_samples_agree_with_exact_places(masked, causal):
     torch.manual_seed(0)
     lists = some_lists(6, 8, [4, 1, 0])
-    law = law_given(masked.model, lists, reference_of(lists, torch.rand(8)))
+    law = list_law(masked.model, lists, reference_of(lists, torch.rand(8)))
     exact = law_places(law, samples=0)
     drawn = law.sample((20_000,), generator=torch.Generator().manual_seed(1))
     share = (drawn[..., :6, None] == torch.arange(6)).float().mean(0).transpose(-1, -2)
     assert (share - exact[:, :6, :6]).abs().max() < 5 * 0.5 / math.sqrt(20_000)
     generator = torch.Generator().manual_seed(0)
-    ((_, places),) = place_probabilities(causal.model, lists, nfe=None, samples=50, generator=generator)
+    ((_, places),) = place_probabilities(causal.model, lists, Query(samples=50), generator=generator)
     torch.testing.assert_close(places[:, :6, :6].sum(-1), torch.ones(3, 6))
     torch.testing.assert_close(places[:, :6, :6].sum(-2), torch.ones(3, 6))
 
@@ -252,7 +254,7 @@ def test_gains_and_intervals():
     low, high = interval(torch.tensor([[0.1, 0.1, 0.6, 0.1, 0.1], [1.0, 0, 0, 0, 0]]), 0.8)
     assert (low.tolist(), high.tolist()) == ([1, 0], [3, 0])
     order = torch.tensor([[4, 3, 2, 1, 0]])
-    assert respecting(order, torch.tensor([[0, 4, 2]])).tolist() == [[0, 3, 4, 1, 2]]
+    assert with_observed_order(order, torch.tensor([[0, 4, 2]])).tolist() == [[0, 3, 4, 1, 2]]
 
 
 def test_the_recursion_in_place_is_that_of_repeated_insertion():

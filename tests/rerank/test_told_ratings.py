@@ -1,4 +1,4 @@
-"""Rankers that are told the ratings of observed items, and not their order alone."""
+"""Rankers that read the ratings of observed items, and not their order alone."""
 
 import pytest
 import torch
@@ -6,12 +6,13 @@ import torch
 import factorank as fr
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
-from factorank.rerank import ranker as ranker_module
-from factorank.rerank.evaluation import make_lists
+from factorank.rerank import training as training_module
+from factorank.rerank.evaluation import draw_lists
+from factorank.rerank.lists import Lists
 from factorank.rerank.objective import WITHHELD, SortedPrefix
-from factorank.rerank.place_probabilities import Lists, law_given, reference_of
-from factorank.rerank.training_lists import preferred
-from tests.rerank.made import SMALL, ranker, ratings
+from factorank.rerank.place_probabilities import list_law, reference_of
+from factorank.rerank.training import preference_order
+from tests.rerank.small import SMALL, ranker, ratings
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def test_the_loss_is_that_of_the_law_given_the_ratings(objective, withheld):
     model = ranker(objective, told="ratings", steps=20).model
     generator = torch.Generator().manual_seed(0)
     items, relevance = ratings().draw(8, 40, generator, shortest=3)
-    order = preferred(items, relevance, generator)
+    order = preference_order(items, relevance, generator)
     length = (items >= 0).sum(-1)
     training = SortedPrefix(model).eval()
     chance = torch.full((40,), 0.99 * WITHHELD if withheld else WITHHELD)
@@ -37,8 +38,8 @@ def test_the_loss_is_that_of_the_law_given_the_ratings(objective, withheld):
         observed = first.gather(1, (first < 0).long().argsort(dim=1, stable=True))
         rated = relevance.gather(1, observed.clamp(min=0))
         lists = Lists(items, observed, relevance=None if withheld else rated)
-        reference = reference_of(lists, torch.arange(8) / 8, known="sorted")
-        law = law_given(model, lists, reference, None if model.causal else 1)
+        reference = reference_of(lists, torch.arange(8) / 8, kind="sorted")
+        law = list_law(model, lists, reference, None if model.causal else 1)
         place_of = reference.argsort(-1)
         renamed = torch.where(order < 0, -1, place_of.gather(-1, order.clamp(min=0)))
         torch.testing.assert_close(losses, -law.log_prob(renamed) * length / free)
@@ -63,10 +64,10 @@ def test_a_rating_says_what_an_order_of_one_does_not(told):
 
 def test_users_with_and_without_ratings_in_one_batch(told):
     items = [[100, 101, 102, 103, 104]] * 3
-    known = [{101: 2.0, 104: 4.5}, [104, 101], {103: 1.0}]
-    together = told.rerank(items, known, k=2)
+    observed = [{101: 2.0, 104: 4.5}, [104, 101], {103: 1.0}]
+    together = told.rerank(items, observed, k=2)
     for user in range(3):
-        alone = told.rerank(items[user], known[user], k=2)
+        alone = told.rerank(items[user], observed[user], k=2)
         assert together[user].items == alone.items
         torch.testing.assert_close(together[user].top, alone.top)
     assert (together[0].place.sort().values - together[1].place.sort().values).abs().max() > 1e-3
@@ -98,21 +99,21 @@ def test_every_rating_reaches_the_token_of_its_item(monkeypatch):
     context, seen = asked.model.context, []
     forward = context.forward
     monkeypatch.setattr(context, "forward", lambda told: (seen.append(told), forward(told))[1])
-    known = {103: 9.0, 101: -6.0, 107: 10.0}
-    asked.rerank([100, 102, 101], known)
+    observed = {103: 9.0, 101: -6.0, 107: 10.0}
+    asked.rerank([100, 102, 101], observed)
     ids, _, count, rated = seen[0]
     assert int(count) == 3
     for place, item in enumerate(ids[0].tolist()):
-        rating = known.get(asked.catalogue.ids[item]) if item >= 0 else None
+        rating = observed.get(asked.catalogue.ids[item]) if item >= 0 else None
         wanted = torch.nan if rating is None else float(wide.relevance(torch.tensor(rating)))
         assert rated[0, place].item() == pytest.approx(wanted, nan_ok=True)
 
 
 def test_held_out_lists_come_with_their_ratings(monkeypatch):
     seen = {}
-    train = ranker_module.train
+    train = training_module.train
     monkeypatch.setattr(
-        ranker_module, "train", lambda *rest, **options: seen.update(options) or train(*rest, **options)
+        training_module, "train", lambda *rest, **options: seen.update(options) or train(*rest, **options)
     )
     made = ratings()
     held = Ratings.from_rows(
@@ -124,13 +125,13 @@ def test_held_out_lists_come_with_their_ratings(monkeypatch):
     assert relevance.max() == 7  # in the units of the ratings that are trained on
 
 
-def test_evaluation_tells_the_ratings_of_the_observed(told):
-    lists = make_lists(ratings(), 6, lists=20)
-    given = lists.given(3, told)
+def test_evaluation_shows_the_ratings_of_the_observed(told):
+    lists = draw_lists(ratings(), 6, lists=20)
+    read = lists.for_ranker(told, 3)
     for row in range(len(lists.items)):
         wanted = lists.relevance[row, :3].sort(descending=True).values
-        torch.testing.assert_close(given.relevance[row], wanted)
-    assert lists.given(3, ranker()).relevance is None
+        torch.testing.assert_close(read.relevance[row], wanted)
+    assert lists.for_ranker(ranker(), 3).relevance is None
 
 
 def test_one_rating_tells_the_taste_of_a_user():
@@ -179,11 +180,11 @@ def test_a_table_of_equal_ratings():
 
 def test_refusals():
     with pytest.raises(FactorankError, match=r"'taste' is for rankers .* not 'insertion' and 'random'"):
-        ranker(features=("mean", "taste"), known="random")
+        ranker(features=("mean", "taste"), reference="random")
     with pytest.raises(FactorankError, match="the 'order' or the 'ratings', not 'stars'"):
         ranker(told="stars")
-    with pytest.raises(FactorankError, match="known='sorted', not 'insertion' and 'random'"):
-        ranker(told="ratings", known="random")
+    with pytest.raises(FactorankError, match="reference='sorted', not 'insertion' and 'random'"):
+        ranker(told="ratings", reference="random")
 
 
 @pytest.mark.gpu

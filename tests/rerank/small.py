@@ -1,4 +1,6 @@
-"""Made-up ratings and small rankers for the tests."""
+"""Ratings drawn at random and small rankers for the tests."""
+
+from dataclasses import replace
 
 import torch
 
@@ -18,13 +20,11 @@ def ratings(users=60, items=12, least=8, seed=0, features=False, taste=2.0):
             rows.append(
                 (f"user {user}", 100 + item, round(min(max(item / 4 + liked + noise, 0.5), 5) * 2) / 2)
             )
-    made = Ratings.from_rows(*map(list, zip(*rows, strict=True)))
+    table = Ratings.from_rows(*map(list, zip(*rows, strict=True)))
     if features:
-        from dataclasses import replace
-
-        table = torch.tensor([[(i - 100) % 2, (i - 100) / 4] for i in made.ids], dtype=torch.float32)
-        made = replace(made, features=table, feature_names=["parity", "height"])
-    return made
+        numbers = torch.tensor([[(i - 100) % 2, (i - 100) / 4] for i in table.ids], dtype=torch.float32)
+        table = replace(table, features=numbers, feature_names=["parity", "height"])
+    return table
 
 
 SMALL = {"n": 8, "shortest": 4, "width": 16, "depth": 2, "heads": 2, "rank": 2, "steps": 3}
@@ -33,8 +33,6 @@ SMALL |= {"batch_size": 32, "held_out": 32}
 
 def ranker(objective="masked", **changes):
     """A hardly trained ranker of 12 items, ids 100..111, titles "item 0".."item 11"."""
-    from dataclasses import replace
-
     setting = fr.rerank.preset("small", **SMALL | {"objective": objective} | changes)
     data = replace(ratings(features="given" in setting.features), titles=[f"item {i}" for i in range(12)])
     return fr.Ranker.fit(data, 0.2, setting=setting, device="cpu", lr=0.05)

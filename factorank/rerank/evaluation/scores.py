@@ -1,0 +1,168 @@
+"""NDCG of rankers and baselines, against the number of observed items."""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from factorank.data.ratings import Ratings
+from factorank.metrics import ndcg
+from factorank.rerank.evaluation.calibration import bits, calibration
+from factorank.rerank.evaluation.lists import EvaluationLists, draw_lists
+from factorank.rerank.evaluation.protocol import KS, Evaluation
+from factorank.rerank.expected_gain import with_observed_order
+from factorank.rerank.query import Query
+from factorank.rerank.ranker import Ranker
+from factorank.training.data import stream_seed
+
+if TYPE_CHECKING:
+    from factorank.baselines.rankers import BaselineRanker
+
+Row = dict[str, Any]
+
+
+def evaluate(
+    ranker: Ranker,
+    ratings: Ratings,
+    evaluation: Evaluation | None = None,
+    *,
+    user_scores: dict[str, Tensor] | None = None,
+) -> tuple[list[Row], list[Row]]:
+    """Rows of a ranker on lists of users that were not trained on, and rows of its calibration.
+
+    A row holds n, r, k, the NDCG of the whole list and of the unobserved items with standard errors, and the
+    code length in bits. Sizes n that the model does not take, or that nobody has ratings for, are left out.
+    ``user_scores`` is filled with the scores of each user: see :mod:`factorank.rerank.evaluation.leads`.
+    """
+    evaluation = Evaluation() if evaluation is None else evaluation
+    rows, bins = [], []
+    for n in evaluation.sizes(ratings, ranker.lengths):
+        lists = draw_lists(ratings, n, seed=evaluation.seed, lists=evaluation.lists)
+        rs = evaluation.observed_counts(n)
+        if ranker.model.code.name != "insertion":  # no other code takes an observed order
+            rs = [r for r in rs if r <= 1]
+        calibrated = {0, rs[len(rs) // 2], rs[-1]} if evaluation.calibrate else set()
+        started = time.perf_counter()
+        with training_precision(ranker):
+            scores, binned = score_ranker(ranker, lists, rs, evaluation, calibrated)
+        about = {"nfe": n if ranker.model.causal else evaluation.query.nfe or 1}
+        seconds = round(time.perf_counter() - started, 2)
+        rows += [about | row | {"seconds": seconds} for row in scores]
+        bins += [about | row for row in binned]
+        _collect(lists, evaluation.seed, user_scores)
+    return rows, bins
+
+
+def evaluate_baseline(
+    baseline: "BaselineRanker",
+    ratings: Ratings,
+    n: int,
+    evaluation: Evaluation | None = None,
+    *,
+    user_scores: dict[str, Tensor] | None = None,
+) -> list[Row]:
+    """Rows of a fitted baseline on the same lists of n as :func:`evaluate` draws for rankers."""
+    evaluation = Evaluation() if evaluation is None else evaluation
+    lists = draw_lists(ratings, n, seed=evaluation.seed, lists=evaluation.lists)
+    started = time.perf_counter()
+    rows = list(score_baseline(baseline, lists, evaluation.observed_counts(n), evaluation.ks))
+    seconds = round(time.perf_counter() - started, 2)
+    _collect(lists, evaluation.seed, user_scores)
+    return [row | {"seconds": seconds} for row in rows]
+
+
+def training_precision(ranker: Ranker) -> torch.autocast:
+    """The precision that the ranker was trained in, as a context."""
+    in_bf16 = ranker.setting is not None and ranker.setting.precision == "bf16"
+    return torch.autocast(ranker.device.type, torch.bfloat16, enabled=in_bf16)
+
+
+def score_ranker(
+    ranker: Ranker,
+    lists: EvaluationLists,
+    rs: Sequence[int],
+    evaluation: Evaluation,
+    calibrated: Sequence[int] | set[int] = (),
+) -> tuple[list[Row], list[Row]]:
+    """Rows of a ranker: NDCG for each r and k, and the held-out bits; and of its calibration at some r."""
+    query, rows, bins = evaluation.query, [], []
+    for r in rs:
+        order, places = ranked(ranker, lists, r, query, evaluation.seed)
+        length = bits(ranker, lists, r, nfe=query.nfe, seed=evaluation.seed)
+        drawn = ranker.model.causal or query.nfe not in (None, 1)
+        about = {
+            "bits": None if math.isnan(length) else length,
+            "samples": query.draws(lists.n, r) if drawn else None,
+        }
+        rows += [row | about for row in score_order(lists, order, r, evaluation.ks)]
+        if r in calibrated:
+            bins += list(calibration(places, lists, r, evaluation.ks))
+    return rows, bins
+
+
+def ranked(
+    ranker: Ranker, lists: EvaluationLists, r: int, query: Query, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Orders ``(lists, n)`` of the ranker and the place probabilities ``(lists, n, n)``, on the CPU."""
+    generator = torch.Generator().manual_seed(stream_seed(seed, "references"))
+    answers = ranker.answers(lists.for_ranker(ranker, r).to(ranker.device), query, generator=generator)
+    n = lists.n
+    parts = [(order[:, :n].cpu(), places[:, :n, :n].cpu()) for _, order, places in answers]
+    return torch.cat([order for order, _ in parts]), torch.cat([places for _, places in parts])
+
+
+def score_baseline(
+    baseline: "BaselineRanker", lists: EvaluationLists, rs: Sequence[int], ks: Sequence[int] = KS
+) -> Iterator[Row]:
+    """Rows of a baseline that gives scores. Over the whole list, observed items keep the observed order."""
+    for r in rs:
+        generator = torch.Generator().manual_seed(stream_seed(0, "baseline", r))
+        observed = lists.observed(r) if baseline.reads == "order" else lists.relevance[:, :r]
+        scores = baseline.scores(lists.items, r, observed, generator=generator).cpu()
+        order = scores.argsort(dim=-1, descending=True, stable=True)  # the list itself is in random order
+        for row in score_order(lists, with_observed_order(order, lists.observed(r)), r, ks):
+            yield row | {"bits": None}
+
+
+def score_order(lists: EvaluationLists, order: Tensor, r: int, ks: Sequence[int] = KS) -> Iterator[Row]:
+    """NDCG of orders ``(lists, n)`` over the whole list and over the unobserved items, for each k.
+
+    Means over users (a user's lists are averaged first) with the standard error of the mean.
+    """
+    n = lists.n
+    relevance = lists.relevance
+    rest = order[order >= r].view(len(order), n - r) - r
+    for k in ks:
+        if k > n:
+            continue
+        row: Row = {"n": n, "r": r, "k": k}
+        unobserved = ndcg(rest, relevance[:, r:], k)
+        for name, value in (("ndcg", ndcg(order, relevance, k)), ("ndcg_unobserved", unobserved)):
+            row[name], row[f"{name}_se"] = over_users(value, lists.users)
+        lists.user_scores[f"{n}/{r}/{k}"] = by_user(unobserved, lists.users).float()
+        yield row | {"users": int(lists.users.unique().numel()), "lists": len(order)}
+
+
+def over_users(values: Tensor, users: Tensor) -> tuple[float, float]:
+    """The mean over users of the mean of each user's values ``(lists,)``, and its standard error."""
+    means = by_user(values, users)
+    return float(means.mean()), standard_error(means)
+
+
+def by_user(values: Tensor, users: Tensor) -> Tensor:
+    """The mean of each user's values ``(lists,)``, float64 ``(users,)``, by the number of the user."""
+    _, index, count = users.unique(return_inverse=True, return_counts=True)
+    return values.new_zeros(len(count), dtype=torch.float64).index_add_(0, index, values.double()) / count
+
+
+def standard_error(means: Tensor) -> float:
+    """The standard error of the mean of independent values ``(users,)``; 0 for one alone."""
+    return float(means.std() / math.sqrt(len(means))) if len(means) > 1 else 0.0
+
+
+def _collect(lists: EvaluationLists, seed: int, user_scores: dict[str, Tensor] | None) -> None:
+    if user_scores is not None:
+        user_scores |= {f"{seed}/{cell}": values for cell, values in lists.user_scores.items()}

@@ -1,0 +1,185 @@
+"""Evaluation: the same lists for all methods, NDCG by r, bits, calibration, leads."""
+
+import math
+
+import pytest
+import torch
+from scipy.stats import sem
+
+import factorank as fr
+from factorank.errors import FactorankError
+from factorank.rerank import Query, place_probabilities, query
+from factorank.rerank.evaluation import (
+    Evaluation,
+    bits,
+    calibration,
+    draw_lists,
+    evaluate,
+    leads,
+    reference_change,
+)
+from factorank.rerank.evaluation.protocol import default_rs
+from factorank.rerank.evaluation.scores import over_users, ranked, score_order, score_ranker
+from factorank.rerank.place_probabilities import list_law, reference_of
+from factorank.training.data import stream_seed
+from tests.rerank.small import SMALL, ranker, ratings
+
+
+@pytest.fixture(scope="module")
+def data():
+    return ratings(120)
+
+
+@pytest.fixture(scope="module")
+def masked():
+    return ranker()
+
+
+def test_lists_are_the_same_for_all_methods_and_orders_agree_with_relevance(data):
+    first, again = (draw_lists(data, 6, seed=3, lists=200) for _ in range(2))
+    assert torch.equal(first.items, again.items)
+    assert torch.equal(first.order, again.order)
+    assert len(first.items) >= 200
+    sorted_relevance = first.relevance.gather(-1, first.order)
+    assert bool((sorted_relevance.diff() <= 0).all())
+    for r in (0, 1, 3, 6):
+        observed = first.observed(r)
+        assert observed.shape == (len(first.items), r)
+        assert torch.equal(observed.sort(-1).values, torch.arange(r).expand_as(observed))
+        assert bool((first.relevance.gather(-1, observed).diff() <= 0).all())
+
+
+def test_ndcg_of_the_unobserved_items_alone(data):
+    from sklearn.metrics import ndcg_score
+
+    lists = draw_lists(data, 6, lists=50)
+    order = torch.stack([torch.randperm(6) for _ in lists.items])
+    (row,) = score_order(lists, order, r=2, ks=[3])
+    score = -order.argsort(-1)
+    gains = torch.exp2(lists.relevance) - 1
+    values = torch.tensor(
+        [ndcg_score(g[None], s[None], k=3) for g, s in zip(gains[:, 2:], score[:, 2:], strict=True)]
+    )
+    mean, error = over_users(values, lists.users)
+    assert row["ndcg_unobserved"] == pytest.approx(mean, abs=1e-5)
+    assert row["ndcg_unobserved_se"] == pytest.approx(error, abs=1e-5)
+    whole = torch.tensor([ndcg_score(g[None], s[None], k=3) for g, s in zip(gains, score, strict=True)])
+    assert row["ndcg"] == pytest.approx(over_users(whole, lists.users)[0], abs=1e-5)
+
+
+def test_users_count_once():
+    mean, error = over_users(torch.tensor([1.0, 0.0, 0.5, 0.5, 0.5]), torch.tensor([7, 7, 9, 9, 9]))
+    assert (mean, error) == (0.5, 0.0)
+
+
+def test_leads_are_paired_over_users_and_the_seeds_that_both_have():
+    ours = {f"{seed}/6/2/5": torch.rand(40) for seed in range(3)} | {"0/6/3/5": torch.rand(40)}
+    theirs = {f"{seed}/6/2/5": torch.rand(40) for seed in range(2)} | {"0/6/3/5": torch.rand(39)}
+    (row,) = leads(ours, theirs)
+    each = [(ours[f"{s}/6/2/5"] - theirs[f"{s}/6/2/5"]).double().numpy() for s in range(2)]
+    each = sum(each) / 2
+    assert (row["n"], row["r"], row["k"], row["seeds"], row["users"]) == (6, 2, 5, 2, 40)
+    assert row["lead"] == pytest.approx(each.mean(), abs=1e-6)
+    assert row["lead_se"] == pytest.approx(sem(each), abs=1e-6)
+
+
+def test_ranges_of_r():
+    assert default_rs(10) == list(range(9))
+    for n in (20, 50, 100):
+        assert default_rs(n)[0] == 0
+        assert default_rs(n)[-1] == n - 2
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_none_and_one_observed_are_the_same(objective, data, masked):
+    chosen = masked if objective == "masked" else ranker(objective)
+    lists = draw_lists(data, 6, lists=60)
+    none, one = (ranked(chosen, lists, r, Query(references=2, samples=16)) for r in (0, 1))
+    assert torch.equal(none[0], one[0])
+    assert torch.equal(none[1], one[1])
+    assert bits(chosen, lists, 0) == bits(chosen, lists, 1)
+
+
+def test_bits_of_an_untrained_law_and_of_observed_items(masked, data):
+    lists = draw_lists(data, 6, lists=60)
+    values = [bits(masked, lists, r) for r in (0, 2, 4, 6)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == 0
+    assert values[0] == pytest.approx(math.log2(720), rel=0.4)
+
+
+def test_calibration_of_a_law_that_is_true(masked, data):
+    """Lists whose true order is drawn from the law itself: what is stated must hold."""
+    lists = draw_lists(data, 6, lists=6000)
+    generator = torch.Generator().manual_seed(stream_seed(0, "references"))
+    whole = lists.for_ranker(masked, 0)
+    reference = reference_of(whole, torch.rand((1, 8), generator=generator)[0])
+    law = list_law(masked.model, whole, reference)
+    drawn = law.sample(generator=torch.Generator().manual_seed(0))[:, :6]
+    lists.order = reference.gather(-1, drawn)
+    _, places = ranked(masked, lists, 0, Query(samples=None))
+    bins = list(calibration(places, lists, 0, [2]))
+    assert sum(row["count"] for row in bins) == lists.items.numel()
+    for row in bins:
+        error = math.sqrt(max(row["stated"] * (1 - row["stated"]), 1e-4) / row["count"])
+        assert abs(row["hit"] - row["stated"]) < 5 * error
+
+
+def test_how_far_the_law_depends_on_the_reference(masked, data):
+    lists = draw_lists(data, 6, lists=60)
+    change = reference_change(masked, lists, r=3, k=2)
+    assert 0 == change["observed"] < change["all"] < 1
+    change = reference_change(ranker(reference="random"), lists, r=3, k=2)
+    assert 0 < change["observed"] < change["all"] < 1
+
+
+@pytest.mark.parametrize("code", ["inline", "lehmer", "left-lehmer", "fisher-yates"])
+def test_other_codes_without_observations(code, data):
+    changes = SMALL | {"code": code, "n": 6, "shortest": 6, "masks": "all"}
+    without = fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("small", **changes), device="cpu")
+    evaluation = Evaluation(ns=(6,), ks=(5,), lists=20, query=Query(references=2, samples=8))
+    rows, _ = evaluate(without, data, evaluation)
+    assert [row["r"] for row in rows] == [0, 1]
+    with pytest.raises(fr.errors.ModelError, match="insertion"):
+        ranked(without, draw_lists(data, 6, lists=20), 3, Query())
+    if code != "left-lehmer":
+        with pytest.raises(fr.errors.ModelError, match="exactly 6 items"):
+            without.rerank([100, 101])
+
+
+def test_the_papers_layout_ranks_lists_of_n(data):
+    changes = SMALL | {"n": 6, "width": 16, "depth": 1, "heads": 2}
+    setting = fr.rerank.preset("paper", **changes | {"shortest": None})
+    chosen = fr.Ranker.fit(data, 0.2, setting=setting, device="cpu")
+    assert not chosen.model.context.aligned
+    evaluation = Evaluation(ks=(5,), query=Query(references=2, samples=None))
+    rows, _ = score_ranker(chosen, draw_lists(data, 6, lists=20), [0, 3], evaluation)
+    assert len(rows) == 2
+    with pytest.raises(fr.FactorankError, match="set shortest=None"):
+        fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("paper", **changes), device="cpu")
+
+
+def test_what_cannot_be_measured_is_said(masked, data):
+    with pytest.raises(fr.FactorankError, match=r"n = \(50,\) can be measured: users have up to 12"):
+        evaluate(masked, data, Evaluation(ns=(50,)))
+
+
+def test_numbers_observed_that_no_list_can_have(masked):
+    with pytest.raises(FactorankError, match=r"of n = 8 items 0 to 6 can be observed, not r = \(7, 9\)"):
+        evaluate(masked, ratings(), Evaluation(ns=(8,), rs=(7, 9), lists=5))
+
+
+def test_more_is_drawn_where_less_is_left(monkeypatch):
+    causal, samples = ranker("autoregressive"), []
+    places = place_probabilities.law_places
+
+    def few(law, **options):
+        samples.append(options["samples"])
+        return places(law, **options | {"samples": 2})
+
+    monkeypatch.setattr(place_probabilities, "law_places", few)
+    monkeypatch.setattr(query, "ITEMS_DRAWN", 24)
+    lists = draw_lists(ratings(), 8, lists=4)
+    for r in (0, 4, 6):
+        ranked(causal, lists, r, Query(samples=None))
+    assert samples == [3, 6, 12]
