@@ -26,15 +26,23 @@ from torch import Tensor
 
 from benchmarks.rows import human, merge
 from benchmarks.timing import show
-from factorank.baselines.ordering import OrderingModel
-from factorank.experiments.jigsaw import history, learn
+from factorank.data.picture_sets import SIDE, Pictures, cifar10
 from factorank.experiments.record import provenance
-from factorank.jigsaw.pictures import load_any, shipped
-from factorank.jigsaw.puzzles import SIDE, Pictures, cifar10
-from factorank.jigsaw.settings import METHODS, Setting, build, setting
-from factorank.jigsaw.solving import BATCH, puzzles_per_second, solve
+from factorank.jigsaw import (
+    JigsawSetting,
+    history,
+    learn,
+    load_any,
+    new_model,
+    puzzles_per_second,
+    setting,
+    shipped_models,
+    solve_puzzles,
+)
+from factorank.jigsaw.evaluation import BATCH
+from factorank.jigsaw.model import JigsawModel
+from factorank.jigsaw.settings import METHODS
 from factorank.kernels import dispatch
-from factorank.models import PermutationModel
 
 PRESET = {"factorank": "default"}
 
@@ -73,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def settings(grid: int, options: argparse.Namespace) -> dict[str, Setting]:
+def settings(grid: int, options: argparse.Namespace) -> dict[str, JigsawSetting]:
     changes = {"batch_size": 16} if options.quick else {}
     return {
         name: setting(PRESET.get(name, name), grid=grid, steps=options.steps or None, **changes)
@@ -88,7 +96,7 @@ def solving(grid: int, pictures: Tensor, options: argparse.Namespace) -> list[di
     models = {name: model_of(chosen, options.runs) for name, chosen in settings(grid, options).items()}
     for _ in range(options.turns):
         for name, (model, _) in models.items():
-            solver = partial(solve, model.to(options.device).eval())
+            solver = partial(solve_puzzles, model.to(options.device).eval())
             with dispatch.plain("recording") if options.called else nullcontext():
                 rate = puzzles_per_second(solver, pictures, grid, batch_size=batch, seconds=seconds)
             best[name] = max(best[name], rate)
@@ -112,14 +120,14 @@ def training(grid: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     return _rows(f"train {grid}x{grid}", grid, chosen.batch_size, rates)
 
 
-def model_of(chosen: Setting, runs: Path | None) -> tuple[PermutationModel | OrderingModel, str]:
+def model_of(chosen: JigsawSetting, runs: Path | None) -> tuple[JigsawModel, str]:
     """The model of a setting, and where its weights come from."""
     if runs is not None and (run := runs / chosen.name).exists():
         steps = [line["step"] for line in history(run)]
         return load_any(chosen.grid, run), f"{steps[-1]:,} steps" if steps else "trained"
-    if chosen.method == "factorank" and chosen.grid in shipped():
+    if chosen.method == "factorank" and chosen.grid in shipped_models():
         return load_any(chosen.grid), "shipped"
-    return build(chosen), "random"
+    return new_model(chosen), "random"
 
 
 def some_pictures(count: int) -> Tensor:

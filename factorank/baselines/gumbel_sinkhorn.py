@@ -10,6 +10,7 @@ from factorank.assignment import best_assignment
 from factorank.baselines.gumbel import standard_gumbel
 from factorank.baselines.ordering import OrderingModel
 from factorank.errors import ModelError
+from factorank.kernels.gpu.graphs import replayed
 from factorank.models.conditions import evaluating
 
 GumbelObjective = Literal["reconstruction", "likelihood"]
@@ -130,6 +131,12 @@ class GumbelSinkhorn(OrderingModel):
         """The best assignment under the scores: orders ``(*batch, n)``."""
         with evaluating(self):
             return best_assignment(self.scores(context))
+
+    @torch.no_grad()
+    def solve(self, context: Tensor, *, beam: int | None = None) -> Tensor:
+        with evaluating(self):
+            scores = replayed(self, "scores", self.scores, context, len(context) * self.n)
+        return best_assignment(scores)
 
     def config(self) -> dict[str, Any]:
         own = ("objective", "temperature", "iterations", "gumbel", "draws")

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,8 +24,8 @@ class OrderingModel(nn.Module):
     list of the piece that belongs at place i: ``context[order]`` is the list put in order. (In a jigsaw
     puzzle the places are the slots; the slot of each piece is ``factorank.inverse(order)``.)
 
-    Subclasses give ``noise`` and ``loss``, so that :func:`factorank.train` trains them, ``sample`` and
-    ``mode``.
+    Subclasses give ``noise`` and ``loss``, so that :func:`factorank.train` trains them, ``sample``, ``mode``
+    and ``solve``.
 
     Args:
         n: the number of pieces.
@@ -37,6 +37,15 @@ class OrderingModel(nn.Module):
 
     kind: ClassVar[str]
     """What the files of the model call its class."""
+    kinds: ClassVar[dict[str, type["OrderingModel"]]] = {}
+    """The subclasses by kind."""
+    default_beam: ClassVar[int | None] = None
+    """The width of the beam of :meth:`solve` unless another is passed; None for models without a beam."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in vars(cls):  # a subclass of a subclass is saved as its parent
+            OrderingModel.kinds[cls.kind] = cls
 
     def __init__(
         self,
@@ -98,6 +107,18 @@ class OrderingModel(nn.Module):
         """The same as :meth:`loss`: wrappers that hook into ``forward`` train through it."""
         return self.loss(order, context, generator=generator, noise=noise)
 
+    @property
+    def nfe(self) -> int:
+        """How many network evaluations :meth:`solve` takes."""
+        return 1
+
+    def solve(self, context: Tensor, *, beam: int | None = None) -> Tensor:
+        """The modes ``(batch, n)`` of contexts that are one tensor ``(batch, n, …)``.
+
+        On a GPU the work is replayed when contexts of that shape come again.
+        """
+        raise NotImplementedError
+
     def tokens(self, context: Any) -> Tensor:
         """The encoder's tokens ``(*batch, n, width)`` of a context."""
         made = self.encoder(context)
@@ -151,24 +172,28 @@ class OrderingModel(nn.Module):
     ) -> Self:
         """Load what :meth:`save_pretrained` wrote, in eval mode.
 
-        An encoder is rebuilt from the name it was given with :func:`factorank.register_context`, or passed
-        in; a network other than the transformer must be passed in.
+        An encoder is rebuilt from its registered name (:func:`factorank.register_context`), or passed in; a
+        network other than the transformer must be passed in. ``OrderingModel.from_pretrained`` loads a model
+        of any kind.
         """
         folder = Path(folder)
         wanted = ("kind", "n", "encoder", "network")
         settings = read_config(folder, FORMAT, VERSION, wanted, "a baseline of factorank")
-        if (found := settings.pop("kind")) != cls.kind:
-            raise ModelError(f"{folder} holds a model of kind {found!r}, not {cls.kind!r}")
+        kind = settings.pop("kind")
+        chosen = cls.kinds.get(kind) if cls is OrderingModel else cls
+        if chosen is None or kind != chosen.kind:
+            allowed = " or ".join(map(repr, cls.kinds)) if chosen is None else repr(chosen.kind)
+            raise ModelError(f"{folder} holds a model of kind {kind!r}, not {allowed}")
         described, named = settings.pop("encoder"), settings.pop("network")
         if named is not None and network is None:
             raise ModelError(f"the model in {folder} was saved with a network {named}; pass one as network=")
         encoder = build_context(described) if encoder is None else encoder
         try:
-            model = cls(encoder=encoder, network=network, **settings)
+            model = chosen(encoder=encoder, network=network, **settings)
         except TypeError as error:
-            raise ModelError(f"{folder / 'config.json'} does not fit {cls.__name__}: {error}") from None
+            raise ModelError(f"{folder / 'config.json'} does not fit {chosen.__name__}: {error}") from None
         read_weights(model, folder)
-        return model
+        return cast(Self, model)
 
 
 class ScoreHead(nn.Module):

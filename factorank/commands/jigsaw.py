@@ -1,6 +1,5 @@
 """``factorank jigsaw``: train on puzzles, score a model, or solve a puzzle made of a picture."""
 
-import re
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,8 +12,8 @@ from factorank.commands._text import table
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
-    from factorank.jigsaw.puzzles import Pictures
-    from factorank.jigsaw.settings import Setting
+    from factorank.jigsaw import JigsawSetting, Pictures
+    from factorank.jigsaw.training import OtherRunError
 
 
 @dataclass(kw_only=True)
@@ -29,7 +28,7 @@ class _Data:
     """Score this many puzzles at most."""
 
     def read(self) -> "Pictures":
-        from factorank.jigsaw.puzzles import cifar10, picture_folder
+        from factorank.jigsaw import cifar10, picture_folder
 
         if self.most is not None and self.most < 1:
             raise FactorankError(f"--most is at least 1, not {self.most}")
@@ -99,31 +98,26 @@ class Train(_Data):
     """The folder for the runs and jigsaw.jsonl."""
 
     def run(self) -> int:
-        from factorank.experiments import jigsaw
+        from factorank.experiments.jigsaw import Scoring, run
+        from factorank.jigsaw import JigsawSetting, setting
+        from factorank.jigsaw.training import OtherRunError
 
-        known = {field.name for field in fields(jigsaw.Setting)}
-        changes = {name: value for name, value in vars(self).items() if name in known}
-        chosen = jigsaw.setting(self.preset, **changes)
+        names = {field.name for field in fields(JigsawSetting)}
+        changes = {name: value for name, value in vars(self).items() if name in names}
+        chosen = setting(self.preset, **changes)
         check_nfes(self.nfe, chosen)
         if self.code is not None and chosen.method != "factorank":
             raise FactorankError(f"--preset {self.preset} has no code; --code is for models of factorank")
         if self.watch_every < 1:
             raise FactorankError(f"--watch-every is at least 1 step, not {self.watch_every}")
         finished = (self.out / chosen.name / f"{self.split}.jsonl").exists()
+        scoring = Scoring(self.split, self.nfe, self.unmask, most=self.most)
         try:
-            rows = jigsaw.run(
-                [chosen],
-                self.out,
-                pictures=self.read(),
-                split=self.split,
-                nfes=self.nfe,
-                unmask=self.unmask,
-                most=self.most,
-                say=say,
-                watch_every=self.watch_every,
+            rows = run(
+                [chosen], self.out, scoring, pictures=self.read(), say=say, watch_every=self.watch_every
             )
-        except FactorankError as error:
-            raise FactorankError(as_options(str(error))) from None
+        except OtherRunError as error:
+            raise FactorankError(other_run(error)) from None
         if not rows:
             say(f"stopped; the same command goes on from {self.out / chosen.name}")
             return 130
@@ -160,27 +154,22 @@ class Eval(_Data):
     def run(self) -> int:
         import torch
 
-        from factorank.experiments import jigsaw
+        from factorank.experiments.jigsaw import Scoring, score
         from factorank.experiments.record import provenance, write_results
-        from factorank.jigsaw.pictures import load_any, shipped
-        from factorank.jigsaw.settings import setting_of
-        from factorank.jigsaw.solving import pieces_of
+        from factorank.jigsaw import load_any, setting_of, shipped_models
+        from factorank.jigsaw.model import pieces_of
 
         if self.model is None and self.grid is None:
             raise FactorankError("give the folder of a run, or --grid for a shipped model")
         model = load_any(self.grid, self.model).to("cuda" if torch.cuda.is_available() else "cpu")
-        chosen = setting_of(model, self.model or shipped()[pieces_of(model).grid])
+        chosen = setting_of(model, self.model or shipped_models()[pieces_of(model).grid])
         check_nfes(self.nfe, chosen)
         if self.beam is not None and chosen.method == "factorank" and chosen.objective == "masked":
             raise FactorankError("--beam is for autoregressive models and riffle diffusion, not masked ones")
         pictures = getattr(self.read(), self.split)
         about = {"split": self.split} | provenance(" ".join(["factorank", *sys.argv[1:]]))
-        rows = [
-            row | about
-            for row in jigsaw.score(
-                chosen, model, pictures, nfes=self.nfe, unmask=self.unmask, beam=self.beam, most=self.most
-            )
-        ]
+        scoring = Scoring(self.split, self.nfe, self.unmask, self.beam, most=self.most)
+        rows = [row | about for row in score(chosen, model, pictures, scoring)]
         print(scores_table(rows))
         if self.out is not None:
             write_results(self.out, rows)
@@ -208,8 +197,7 @@ class Solve:
     def run(self) -> int:
         from factorank.data.pictures import read_picture
         from factorank.figures import puzzle_figure
-        from factorank.jigsaw.pictures import load, solve_picture
-        from factorank.jigsaw.settings import setting_of
+        from factorank.jigsaw import load, setting_of, solve
 
         grid = self.grid if self.grid is not None or self.weights is not None else 4
         if grid is not None and grid < 2:
@@ -220,21 +208,22 @@ class Solve:
             raise FactorankError(f"there is no picture {self.picture}")
         out = self.out if self.out is not None else Path(f"{self.picture.stem}-solved.png")
         check_out(out, self.picture)
-        read_picture(self.picture)  # what is wrong with it is said before a model is asked for
+        read_picture(self.picture)  # its errors come before those of the model
         model = load(grid, self.weights)
         if self.nfe is not None:
             check_nfes((self.nfe,), setting_of(model))
-        solved = solve_picture(model, self.picture, nfe=self.nfe, seed=self.seed)
+        answer = solve(self.picture, model=model, nfe=self.nfe, seed=self.seed)
+        rows, columns = answer.grid
         puzzle_figure(
-            solved.scrambled,
-            solved.solved,
-            solved.truth,
+            answer.scrambled,
+            answer.picture,
+            answer.truth,
             out,
-            grid=solved.grid,
-            wrong=solved.wrong,
-            summary=solved.summary,
+            grid=rows,
+            wrong=answer.wrong,
+            summary=answer.summary,
         )
-        print(f"{self.picture}, {solved.grid}×{solved.grid}: {solved.summary}\ndrawn to {out}")
+        print(f"{self.picture}, {rows}×{columns}: {answer.summary}\ndrawn to {out}")
         return 0
 
 
@@ -254,17 +243,17 @@ class Jigsaw:
         return self.action.run()
 
 
-def as_options(message: str) -> str:
-    """A message of the library with its keywords as the options of the command line."""
-    head, join, tail = message.partition("; choose another folder, or go on with ")
-    if not join:
-        return message
-    options = re.sub(r"\b(\w+)='?([^',]*)'?", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", tail)
-    options = options.replace("--seconds ", "--max-seconds ")
-    return f"{head}; choose another --label or --out, or say {options}"
+def other_run(error: "OtherRunError") -> str:
+    """That a folder holds another run, in terms of the options of the command line."""
+    names = {name: "max-seconds" if name == "seconds" else name.replace("_", "-") for name in error.stored}
+    options = ", ".join(f"--{names[name]} {value}" for name, value in error.stored.items())
+    return (
+        f"{error.folder} holds a run with another {', '.join(error.stored)}; choose another --label or --out,"
+        f" or say {options}"
+    )
 
 
-def check_nfes(nfes: tuple[int, ...], chosen: "Setting") -> None:
+def check_nfes(nfes: tuple[int, ...], chosen: "JigsawSetting") -> None:
     """Refuse numbers of evaluations before anything is trained."""
     if not nfes:
         raise FactorankError("--nfe takes one number of evaluations or more")

@@ -1,236 +1,166 @@
 """Jigsaw puzzles (the paper's first experiment): CIFAR-10 pictures, cut, scrambled, and put together again.
 
-A model reads the pieces and gives a law over permutations; its most likely permutation is the solution. There
-is one right answer to a puzzle, so that a single network evaluation is enough. What the default model does
-differently from earlier work: one token for each piece, which says what becomes of that piece (see the
-directions in :mod:`factorank.jigsaw.puzzles`); a perceptron on all the pixels of a piece instead of
-convolutions with pooling; rounds in which pieces listen to those whose edges match theirs
-(:class:`factorank.jigsaw.edges.EdgeAttention`); hints that tell the encoder the slots, and a draft of the
-code that it gives the network (:mod:`factorank.jigsaw.hints`); crops and flips; one right order for identical
-pieces; a high learning rate that falls to zero, with a moving average of the weights; and training with
-everything masked, which is how one evaluation is asked.
+A model reads the pieces and gives a law over permutations; its most likely permutation is the solution. A
+puzzle has one right answer, so a single network evaluation is enough. The default model differs from earlier
+work in these points:
+
+* one token for each piece, which predicts the slot of that piece (the directions in
+  :mod:`factorank.jigsaw.puzzles`);
+* a perceptron on all pixels of a piece instead of convolutions with pooling;
+* rounds of attention between pieces whose edges match (:class:`factorank.jigsaw.edges.EdgeAttention`);
+* hints from which the encoder learns the slots, and a draft of the code that it gives the network
+  (:mod:`factorank.jigsaw.hints`);
+* crops and flips, and one right order for identical pieces;
+* a high learning rate that falls to zero, with a moving average of the weights;
+* training with everything masked, which is the state at one evaluation.
 
 Choices are made on 5,000 training pictures that are held out; the 10,000 test pictures are for the results.
 
     run([setting("default", grid=grid, seed=seed) for grid in (3, 4) for seed in range(3)], "runs/jigsaw")
 
-trains one setting after the other and goes on where it was stopped. The baselines are presets as well.
+trains one setting after the other and resumes where it was stopped. The baselines are presets as well.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
-from factorank.baselines import RiffleDiffusion
 from factorank.baselines.ordering import OrderingModel
+from factorank.data.picture_sets import Pictures, cifar10
 from factorank.errors import FactorankError
-from factorank.experiments.jigsaw_rows import describe, trained
-from factorank.experiments.record import write_results
-from factorank.files import write_json
-from factorank.jigsaw.puzzles import Pictures, Puzzles, cifar10
-from factorank.jigsaw.settings import (
-    EARLIER,
-    PRESETS,
-    Setting,
-    ablations,
-    build,
-    every_code,
-    filled,
-    setting,
+from factorank.experiments.record import (
+    changes,
+    gather_rows,
+    keywords,
+    measured_already,
+    provenance,
+    write_measured,
+    write_results,
 )
-from factorank.jigsaw.solving import assigns, evaluate, puzzles_per_second, solve, watcher
-from factorank.models import PermutationModel
-from factorank.training import TrainResult, train
-
-__all__ = [
-    "PRESETS",
-    "Setting",
-    "ablations",
-    "build",
-    "evaluate",
-    "every_code",
-    "learn",
-    "run",
-    "score",
-    "setting",
-    "solve",
-]
+from factorank.files import read_json_lines
+from factorank.jigsaw import (
+    JigsawSetting,
+    Search,
+    evaluate,
+    learn,
+    puzzles_per_second,
+    setting,
+    solve_puzzles,
+)
+from factorank.jigsaw.model import JigsawModel
+from factorank.jigsaw.settings import PRESETS
+from factorank.jigsaw.solving import assigns
+from factorank.jigsaw.training import begin_run, history, time_left, time_to
+from factorank.models.model import Objective
+from factorank.training import TrainResult
 
 SPLITS = ("test", "held_out")
-ENDLESS = 10_000_000
-"""Steps of a run that its time ends."""
+OPTIONS = (
+    *("grid", "code", "objective", "direction", "masks", "encoder", "rounds", "hints", "augment", "width"),
+    *("depth", "batch_size", "optimizer", "lr", "ema", "seconds", "steps", "seed", "label"),
+)
+"""The fields of a setting for which ``factorank jigsaw train`` has options, beside the preset."""
+SCORING_OPTIONS = ("split", "nfes", "unmask", "most", "watch_every", "pictures")
+"""What it has options for beside those of the setting."""
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "no-neighbours": {"encoder": "mlp"},
+    "one-round": {"rounds": 1},
+    "no-hints": {"hints": 0.0},
+    "no-neighbours-no-hints": {"encoder": "mlp", "hints": 0.0},
+    "convolution": {"encoder": "convolution", "hints": 0.0},
+    "other-direction": {"direction": "piece-of-slot"},
+    "all-masks": {"masks": "any"},
+    "no-crop-no-flip": {"augment": "none"},
+    "light": {"augment": "crop+flip+light"},
+    "no-ties": {"ties": False},
+    "no-average": {"ema": 0.0},
+    "lr-3e-4": {"lr": 3e-4},
+    "muon": {"optimizer": "muon"},
+    "contrast": {"encoder": "mlp+neighbours+contrast"},
+    "means": {"encoder": "mlp+neighbours+means"},
+}
+"""What each ablation changes in the default setting, trained by AdamW, by label."""
 
 
-def learn(
-    chosen: Setting,
-    pictures: Pictures,
-    out: str | Path | None = None,
-    *,
-    call_seconds: float | None = None,
-    start: str | Path | None = None,
-    watch_every: int | None = 1000,
-    device: torch.device | str | None = None,
-    **options: Any,
-) -> tuple[PermutationModel | OrderingModel, TrainResult]:
-    """Train the model of a setting; the same call goes on with the run in ``out``.
-
-    Args:
-        chosen: the setting.
-        pictures: to train on, and the held-out ones that are watched.
-        out: the run's folder.
-        call_seconds: stop this call after so much time. For a setting with ``steps``, whose learning rate
-            does not depend on when it was stopped.
-        start: a folder with a trained model of the same shape to begin from.
-        watch_every: steps between two looks at the held-out puzzles, written to ``metrics.jsonl`` as
-            ``solved`` and ``pieces``; None for none.
-        device: by default a CUDA device where there is one.
-        options: go to :func:`factorank.train`. On CUDA the loss is compiled and in bfloat16 unless they say
-            otherwise.
-    """
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    on_cuda = device.type == "cuda"
-    side = pictures.train.shape[1]
-    model = build(chosen, side)
-    if start is not None:
-        model.load_state_dict(type(model).from_pretrained(start).state_dict())
-    out = None if out is None else Path(out)
-    if out is not None:
-        _same_setting(out, chosen, start, pictures)
-    puzzles = Puzzles(
-        pictures.train.to(device),
-        chosen.grid,
-        direction=chosen.direction_used,
-        augment=chosen.augment,
-        ties=chosen.ties,
-    )
-    settings: dict[str, Any] = {
-        "steps": chosen.steps or ENDLESS,
-        "schedule": "cosine" if chosen.steps else "time",
-        "max_seconds": call_seconds if chosen.steps else _time_of_call(chosen, out, call_seconds),
-        "precision": "bf16" if on_cuda else "fp32",
-        "compile": on_cuda,
-        "log_every": 100,
-    }
-    if watch_every is not None:
-        settings |= {"watch": watcher(pictures.held_out, device), "held_out_every": watch_every}
-    result = train(
-        model,
-        puzzles,
-        batch_size=chosen.batch_size,
-        optimizer=chosen.optimizer,
-        lr=chosen.lr_used,
-        warmup=chosen.warmup,
-        weight_decay=chosen.weight_decay,
-        clip=chosen.clip or None,
-        ema=chosen.ema or None,
-        seed=chosen.seed,
-        device=device,
-        out=out,
-        **(settings | options),
-    )
-    return model, result
+def ablations(**common: Any) -> list[JigsawSetting]:
+    """The default setting by AdamW with one thing changed at a time; ``common`` holds for all."""
+    base = {"optimizer": "adamw"}
+    return [setting(**(base | {"label": label} | change | common)) for label, change in ABLATIONS.items()]
 
 
-def _same_setting(out: Path, chosen: Setting, start: str | Path | None, pictures: Pictures | None) -> None:
-    """Write the setting into the run's folder, or refuse to go on with a run of another one.
+def every_code(**common: Any) -> list[JigsawSetting]:
+    """All codes with both objectives, for the paper's comparison."""
+    codes = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
+    objectives: tuple[Objective, ...] = ("masked", "autoregressive")
+    return [
+        setting(**({"label": "codes", "code": code, "objective": objective} | common))
+        for code in codes
+        for objective in objectives
+    ]
 
-    Pictures are compared if there are some, and if the run says which it has seen.
-    """
-    path = out / "setting.json"
-    ours = asdict(filled(chosen)) | {"start": None if start is None else str(start)}
-    if path.exists():
-        theirs = asdict(filled(Setting())) | EARLIER | {"start": None} | json.loads(path.read_bytes())
-        differing = [name for name in ours if theirs.get(name) != json.loads(json.dumps(ours[name]))]
-        if differing:
+
+@dataclass(frozen=True)
+class Scoring:
+    """How trained models are scored."""
+
+    split: Literal["test", "held_out"] = "test"
+    """The pictures; choices are made on the held-out ones."""
+    nfes: tuple[int, ...] = (1,)
+    """For masked models: the numbers of evaluations, a row for each."""
+    unmask: str = "confident"
+    """For masked models: which positions are revealed first."""
+    beam: int | None = None
+    """See :class:`factorank.jigsaw.Search`, also for the next two."""
+    assign: bool | None = None
+    tries: int = 1
+    most: int | None = None
+    """The most puzzles that are scored."""
+
+    def __post_init__(self) -> None:
+        if self.split not in SPLITS:
             raise FactorankError(
-                f"{out} holds a run with another {', '.join(differing)}; choose another folder, or go on with"
-                f" {', '.join(f'{name}={theirs.get(name)!r}' for name in differing)}"
+                f"pictures are scored from the 'test' or the 'held_out' split, not {self.split!r}"
             )
-        seen = theirs.get("pictures")
-        if pictures is not None and seen is not None and seen != pictures.fingerprint:
-            raise FactorankError(
-                f"{out} holds a run on other pictures ({seen}), not on these ({pictures.fingerprint}); choose"
-                " another folder"
-            )
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(path, ours | {"pictures": None if pictures is None else pictures.fingerprint})
-
-
-def _time_left(chosen: Setting, out: Path | None) -> float:
-    """What is left of the time of a run that the time ends."""
-    assert chosen.seconds is not None
-    done = [line["seconds"] for line in history(out)]
-    return max(chosen.seconds - (done[-1] if done else 0.0), 1e-3)
-
-
-def _time_of_call(chosen: Setting, out: Path | None, call_seconds: float | None) -> float:
-    """The time that a call of such a run takes: all that is left."""
-    left = _time_left(chosen, out)
-    if call_seconds is not None and call_seconds < left:
-        raise FactorankError(
-            f"the learning rate falls over the {chosen.seconds:g} seconds of this setting, of which"
-            f" {left:.0f} are left: a call cannot stop after {call_seconds:g}; give steps instead of seconds"
-        )
-    return left
-
-
-def history(out: str | Path | None) -> list[dict[str, Any]]:
-    """The lines of a run's ``metrics.jsonl``; none if there is no such run."""
-    path = None if out is None else Path(out) / "metrics.jsonl"
-    if path is None or not path.exists():
-        return []
-    whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a killed run may leave half a line
-    return [json.loads(line) for line in whole.splitlines()]
 
 
 def score(
-    chosen: Setting,
-    model: PermutationModel | OrderingModel,
-    pictures: Tensor,
-    *,
-    nfes: Sequence[int] = (1,),
-    unmask: str = "confident",
-    beam: int | None = None,
-    assign: bool | None = None,
-    tries: int = 1,
-    most: int | None = None,
+    chosen: JigsawSetting, model: JigsawModel, pictures: Tensor, scoring: Scoring | None = None
 ) -> Iterator[dict[str, Any]]:
-    """One flat row for each number of evaluations: how well, and how fast, the model solves the pictures.
+    """A flat row for each number of evaluations: how well, and how fast, the model solves the pictures.
 
-    ``nfes`` and ``unmask`` are for masked models. Autoregressive ones take n evaluations and a ``beam``,
-    baselines as many as they need. For the others see :func:`solve`; every try counts as evaluations.
+    Autoregressive models take n evaluations, baselines as many as they need. Every try counts as evaluations.
     """
-    device = next(model.parameters()).device
-    pictures = pictures[:most].to(device)
-    masked = isinstance(model, PermutationModel) and model.objective == "masked"
-    riffle = isinstance(model, RiffleDiffusion)
-    if isinstance(model, RiffleDiffusion):
-        nfes = (model.steps,)
-    elif not masked:
-        nfes = (model.n if isinstance(model, PermutationModel) else 1,)
+    scoring = scoring or Scoring()
+    pictures = pictures[: scoring.most].to(next(model.parameters()).device)
+    search = Search(beam=scoring.beam, assign=scoring.assign, tries=scoring.tries)
+    masked = chosen.method == "factorank" and chosen.objective == "masked"
+    nfes, unmask, beam = scoring.nfes, None, None
+    if isinstance(model, OrderingModel):
+        nfes, beam = (model.nfe,), model.default_beam
+    elif masked:
+        unmask = scoring.unmask
+    else:
+        nfes, unmask, beam = (model.n,), "left-to-right", 8
     for nfe in nfes:
         started = time.perf_counter()
-        how: dict[str, Any] = {"assign": assign, "tries": tries}
-        how |= {"nfe": nfe, "unmask": unmask} if masked else {"beam": beam}
-        solver = partial(solve, model, **how)
+        if masked:
+            search = replace(search, nfe=nfe, unmask=unmask, beam=None)
+        solver = partial(solve_puzzles, model, search=search)
         scores = evaluate(solver, pictures, chosen.grid, chosen.direction_used).summary()
-        ways = "left-to-right" if isinstance(model, PermutationModel) else None
         yield {
             "experiment": "jigsaw",
-            **describe(chosen),
-            "unmask": unmask if masked else ways,
-            "nfe": nfe * tries,
-            "beam": beam or (200 if riffle else 8 if ways and not masked else None),
-            "assign": assigns(model, assign, nfe),
-            "tries": tries,
+            **described(chosen),
+            "unmask": unmask,
+            "nfe": nfe * scoring.tries,
+            "beam": scoring.beam or beam,
+            "assign": assigns(model, search),
+            "tries": scoring.tries,
             "parameters": sum(weight.numel() for weight in model.parameters()),
             **scores,
             "per_second": round(puzzles_per_second(solver, pictures, chosen.grid), 1),
@@ -238,98 +168,129 @@ def score(
         }
 
 
-# One setting after the other.
-
-
 def run(
-    settings: Sequence[Setting],
+    settings: Sequence[JigsawSetting],
     out: str | Path,
-    data: str | Path | None = None,
+    scoring: Scoring | None = None,
     *,
     pictures: Pictures | None = None,
-    split: str = "test",
-    nfes: Sequence[int] = (1,),
-    unmask: str = "confident",
-    beam: int | None = None,
-    assign: bool | None = None,
-    tries: int = 1,
-    most: int | None = None,
     call_seconds: float | None = None,
     say: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Train and score settings one after the other, and give their rows.
 
-    Each setting has a folder under ``out``, and ``out/jigsaw.jsonl`` holds the rows of all that lie there. A
-    setting whose rows are there is not done again, and refused if they were scored in another way; one that
-    was stopped goes on. ``call_seconds`` is the time of the whole call: settings with ``steps`` stop in time
-    and go on with the next call, and those with ``seconds`` are begun only if there is time for them.
-    ``split`` is "test", or "held_out" to choose by; ``most`` bounds the pictures that are scored. ``options``
-    go to :func:`learn`.
+    Each setting has a folder under ``out``, and ``out/jigsaw.jsonl`` holds the rows of all that are there. A
+    setting whose rows are there is not run again, and refused if they were scored in another way; a run that
+    was stopped is resumed. ``call_seconds`` is the time of the whole call: settings with ``steps`` stop in
+    time and go on with the next call, and those with ``seconds`` are begun only if there is time for them.
+    ``pictures`` are those of CIFAR-10 unless given. ``options`` go to :func:`factorank.jigsaw.learn`.
     """
-    out, started = Path(out), time.perf_counter()
+    out, started, scoring = Path(out), time.perf_counter(), scoring or Scoring()
     names = [chosen.name for chosen in settings]
     if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise FactorankError(f"two settings have the name {doubled[0]}; give them labels")
-    if split not in SPLITS:
-        raise FactorankError(f"pictures are scored from the 'test' or the 'held_out' split, not {split!r}")
-    how: dict[str, Any] = {"unmask": unmask, "beam": beam, "assign": assign, "tries": tries, "most": most}
     rows: list[dict[str, Any]] = []
     for chosen in settings:
         folder = out / chosen.name
-        done = folder / f"{split}.jsonl"
         if (folder / "setting.json").exists():
-            _same_setting(folder, chosen, options.get("start"), pictures)
-        if done.exists():
-            _same_scoring(done, {"nfes": list(nfes)} | how)
+            begin_run(folder, chosen, options.get("start"), pictures)
+        if measured_already(folder, asdict(scoring), scoring.split):
             say(f"{chosen.name}: finished already, nothing is trained; these are its results")
-            rows += [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines()]
+            rows += read_json_lines(folder / f"{scoring.split}.jsonl")
             continue
         left = None if call_seconds is None else call_seconds - (time.perf_counter() - started)
-        if left is not None and left <= (0 if chosen.steps else _time_left(chosen, folder)):
+        if left is not None and left <= (0 if chosen.steps else time_left(chosen, folder)):
             say(f"{chosen.name}: not enough time left in this call")
             continue
-        pictures = pictures or cifar10(data)
+        pictures = pictures or cifar10()
         say(f"{chosen.name}: training")
         model, result = learn(chosen, pictures, folder, call_seconds=left, **options)
-        say(f"{chosen.name}: {told(chosen, result)}")
+        say(f"{chosen.name}: {outcome(chosen, result)}")
         if result.stopped == "interrupted":
             break
         if chosen.steps is not None and result.steps < chosen.steps:
             continue
-        scored = {"nfe": tuple(nfes), **how, "split": split, "pictures": pictures.source}
-        scored |= {name: options[name] for name in ("watch_every",) if name in options}
-        about = {"split": split, "data": pictures.source} | trained(chosen, result, history(folder), scored)
-        rows_here = [row | about for row in score(chosen, model, getattr(pictures, split), nfes=nfes, **how)]
-        for row in rows_here:
+        about = _facts(chosen, scoring, result, folder, pictures.source, options)
+        scored = [row | about for row in score(chosen, model, getattr(pictures, scoring.split), scoring)]
+        for row in scored:
             say(f"{chosen.name}: nfe {row['nfe']}, solved {row['solved']:.4f}, pieces {row['pieces']:.4f}")
-        write_json(done.with_suffix(".json"), {"nfes": list(nfes)} | how)
-        write_results(done, rows_here)
-        rows += rows_here
+        write_measured(folder, asdict(scoring), scored, scoring.split)
+        rows += scored
         gather(out)
     if rows:
         gather(out)
     return rows
 
 
+# What rows say of their run.
+
+
+def described(chosen: JigsawSetting) -> dict[str, Any]:
+    """The setting as it goes into each row of the results, flat."""
+    row = asdict(chosen.filled())
+    for old, new in (("seconds", "train_limit"), ("steps", "step_limit")):
+        row[new] = row.pop(old)
+    own = row.pop("model_options")
+    if chosen.method != "factorank":
+        row |= {"code": None, "objective": None, "masks": None, "aligned": None}
+    return row | {f"model_{name}": value for name, value in own.items()}
+
+
+def command_of(chosen: JigsawSetting, scoring: Scoring | None = None, **others: Any) -> str:
+    """The command line that trains a setting, or the call in Python where there are no such options.
+
+    ``others`` are the remaining arguments of :func:`run` that are not as usual.
+    """
+    preset = next(name for name in (chosen.label, chosen.method, "default") if name in PRESETS)
+    changed = changes(chosen, setting(preset))
+    changed = {name: value for name, value in changed.items() if value is not None}
+    scored = changes(scoring or Scoring(), Scoring())
+    if not {*changed, *scored, *others} <= {*OPTIONS, *SCORING_OPTIONS}:
+        arguments = [f"[setting({', '.join([repr(preset), *keywords(changed)])})]", "out"]
+        arguments += [f"Scoring({', '.join(keywords(scored))})"] if scored else []
+        return f"factorank.experiments.jigsaw.run({', '.join([*arguments, *keywords(others)])})"
+    command = ["factorank jigsaw train"] + ([] if preset == "default" else [f"--preset {preset}"])
+    for name, value in (changed | scored | others).items():
+        option = {"seconds": "max-seconds", "nfes": "nfe"}.get(name, name.replace("_", "-"))
+        command.append(f"--{option} {' '.join(map(str, value)) if isinstance(value, tuple) else value}")
+    return " ".join(command)
+
+
+def _facts(
+    chosen: JigsawSetting,
+    scoring: Scoring,
+    result: TrainResult,
+    folder: Path,
+    source: str,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """The pictures, what training came to, and where the rows come from."""
+    watched = history(folder)
+    others = {"watch_every": options.get("watch_every", 1000), "pictures": source}
+    usual = {"watch_every": 1000, "pictures": "cifar-10"}
+    return {
+        "split": scoring.split,
+        "data": source,
+        "trained_steps": result.steps,
+        "train_seconds": round(result.seconds, 1),
+        "seconds_to_90": time_to(watched, 0.9),
+        "steps_to_90": time_to(watched, 0.9, "step"),
+        **provenance(command_of(chosen, scoring, **{k: v for k, v in others.items() if v != usual[k]})),
+    }
+
+
+# Files.
+
+
 def gather(out: str | Path) -> list[dict[str, Any]]:
     """The rows of all settings under a folder, on test and on held-out pictures, written to one file."""
-    files = [file for split in SPLITS for file in sorted(Path(out).glob(f"*/{split}.jsonl"))]
-    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [row for split in SPLITS for row in gather_rows(Path(out), split)]
     write_results(Path(out) / "jigsaw.jsonl", rows)
     return rows
 
 
-def _same_scoring(done: Path, ours: dict[str, Any]) -> None:
-    """Refuse rows that were scored in another way, of fewer puzzles perhaps."""
-    path = done.with_suffix(".json")
-    theirs = json.loads(path.read_bytes()) if path.exists() else ours
-    if differing := [name for name in ours if theirs.get(name) != ours[name]]:
-        told = ", ".join(f"{name}={theirs.get(name)!r}" for name in differing)
-        raise FactorankError(f"{done} was scored with {told}; remove it to score the model again")
-
-
-def told(chosen: Setting, result: TrainResult) -> str:
+def outcome(chosen: JigsawSetting, result: TrainResult) -> str:
     """A line for people: what training came to, and whether the run is finished."""
     text = str(result).partition("; stopped: ")[0]
     if result.stopped == "interrupted" or (chosen.steps is not None and result.steps < chosen.steps):

@@ -12,9 +12,6 @@ from typing import Any
 from factorank.errors import FactorankError
 from factorank.files import read_json_lines, write_json, write_whole
 
-MEASURED, ROWS = "measured.json", "rows.jsonl"
-"""The files of a measured run: the facts that its rows depend on, and the rows."""
-
 
 def provenance(command: str) -> dict[str, Any]:
     """The command, the commit (None outside a checkout, with a + if files differ from it) and the device."""
@@ -28,24 +25,28 @@ def write_results(path: str | os.PathLike[str], rows: Iterable[dict[str, Any]]) 
     write_whole(path, "\n".join(lines) + "\n")
 
 
-def write_measured(folder: Path, facts: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
-    """Write the rows of a run, and before them the facts, some of them dataclasses, that they depend on."""
+def write_measured(
+    folder: Path, facts: dict[str, Any], rows: Iterable[dict[str, Any]], name: str = "rows"
+) -> None:
+    """Write the rows of a run to ``name.jsonl``, and before them the facts that they depend on.
+
+    The facts, some of them dataclasses, go to ``name.json``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / MEASURED, _plain(facts))
-    write_results(folder / ROWS, rows)
+    write_json(folder / f"{name}.json", _plain(facts))
+    write_results(folder / f"{name}.jsonl", rows)
 
 
-def measured_already(folder: Path, facts: dict[str, Any]) -> bool:
+def measured_already(folder: Path, facts: dict[str, Any], name: str = "rows") -> bool:
     """Whether the folder holds rows of a run; rows that depend on other facts are refused."""
-    if not (folder / ROWS).exists():
+    if not (folder / f"{name}.jsonl").exists():
         return False
-    if (folder / MEASURED).exists():
-        theirs, ours = json.loads((folder / MEASURED).read_bytes()), _plain(facts)
-        if differing := [name for name in ours if theirs.get(name) != ours[name]]:
-            raise FactorankError(
-                f"{folder} holds rows of another {', '.join(differing)}; choose another folder or label, or"
-                f" remove its {ROWS} to measure again"
-            )
+    stored, ours = json.loads((folder / f"{name}.json").read_bytes()), _plain(facts)
+    if differing := [fact for fact in ours if stored.get(fact) != ours[fact]]:
+        raise FactorankError(
+            f"{folder} holds rows of another {', '.join(differing)}; choose another folder or label, or"
+            f" remove its {name}.jsonl to measure again"
+        )
     return True
 
 
@@ -54,10 +55,19 @@ def gather_rows(out: Path, name: str) -> list[dict[str, Any]]:
     return [row for file in sorted(out.glob(f"*/{name}.jsonl")) for row in read_json_lines(file)]
 
 
-def changes(chosen: Any, base: Any) -> list[str]:
-    """The fields of a dataclass that differ from those of another, written as keyword arguments."""
-    pairs = ((field.name, getattr(chosen, field.name)) for field in fields(chosen))
-    return [f"{name}={value!r}" for name, value in pairs if value != getattr(base, name)]
+def changes(chosen: Any, base: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from those of another."""
+    values = {field.name: getattr(chosen, field.name) for field in fields(chosen)}
+    return {name: value for name, value in values.items() if value != getattr(base, name)}
+
+
+def keywords(values: dict[str, Any]) -> list[str]:
+    """Values as the keyword arguments of a call in Python.
+
+    >>> keywords({"grid": 4, "label": "mine"})
+    ['grid=4', "label='mine'"]
+    """
+    return [f"{name}={value!r}" for name, value in values.items()]
 
 
 def _plain(facts: dict[str, Any]) -> dict[str, Any]:

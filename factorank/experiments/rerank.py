@@ -21,6 +21,7 @@ from factorank.errors import FactorankError
 from factorank.experiments.record import (
     changes,
     gather_rows,
+    keywords,
     measured_already,
     provenance,
     write_measured,
@@ -264,7 +265,7 @@ def call_of(setting: Setting, evaluation: Evaluation, on: str = "test") -> str:
     >>> call_of(preset("paper", seed=1), Evaluation(ns=(20,)))
     "factorank.experiments.rerank.run([preset('paper', seed=1)], data, out, evaluation=Evaluation(ns=(20,)))"
     """
-    differing = {name: changes(setting, base) for name, base in PRESETS.items()}
+    differing = {name: keywords(changes(setting, base)) for name, base in PRESETS.items()}
     if setting.objective == "autoregressive":  # preset() adds these masks by itself
         differing = {
             name: [word for word in words if word != "masks='any'"] for name, words in differing.items()
@@ -277,9 +278,9 @@ def call_of(setting: Setting, evaluation: Evaluation, on: str = "test") -> str:
 def _last_arguments(evaluation: Evaluation, on: str) -> str:
     """The evaluation and the users as last arguments, where they are not the defaults."""
     usual = Evaluation()
-    words = changes(replace(evaluation, query=usual.query, seed=usual.seed), usual)
+    words = keywords(changes(replace(evaluation, query=usual.query, seed=usual.seed), usual))
     if evaluation.query != usual.query:
-        words.append(f"query=Query({', '.join(changes(evaluation.query, Query()))})")
+        words.append(f"query=Query({', '.join(keywords(changes(evaluation.query, Query())))})")
     arguments = f", evaluation=Evaluation({', '.join(words)})" if words else ""
     return arguments if on == "test" else f"{arguments}, {on=}"
 

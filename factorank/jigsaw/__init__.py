@@ -1,0 +1,54 @@
+"""Jigsaw puzzles: solve one, train a model of your own on pictures, and score it.
+
+:func:`solve` takes the pieces of a puzzle, or a picture to make one of, and gives an :class:`Answer`. Models
+for grids of 2×2 to 5×5 ship with the package (:func:`shipped_models`); :func:`learn` trains others.
+
+>>> import factorank as fr
+>>> fr.jigsaw.setting(grid=6).name  # a model and its training: what learn takes
+'default-6x6-inline-masked-0'
+>>> sorted(fr.jigsaw.shipped_models())
+[2, 3, 4, 5]
+"""
+
+from factorank.data.picture_sets import Pictures, cifar10, picture_folder
+from factorank.jigsaw.answer import Answer, solve
+from factorank.jigsaw.encoder import PieceConvolution, PieceEncoder
+from factorank.jigsaw.evaluation import evaluate, puzzles_per_second
+from factorank.jigsaw.hints import HintedModel
+from factorank.jigsaw.model import new_model, setting_of
+from factorank.jigsaw.puzzles import Puzzles, cut, join, scrambled
+from factorank.jigsaw.scores import Scores
+from factorank.jigsaw.settings import PRESETS, JigsawSetting, setting
+from factorank.jigsaw.shipped import load, load_any, shipped_models
+from factorank.jigsaw.solving import Search, solve_puzzles
+from factorank.jigsaw.training import history, learn
+
+__all__ = [
+    "PRESETS",
+    "Answer",
+    "HintedModel",
+    "JigsawSetting",
+    "Pictures",
+    "PieceConvolution",
+    "PieceEncoder",
+    "Puzzles",
+    "Scores",
+    "Search",
+    "cifar10",
+    "cut",
+    "evaluate",
+    "history",
+    "join",
+    "learn",
+    "load",
+    "load_any",
+    "new_model",
+    "picture_folder",
+    "puzzles_per_second",
+    "scrambled",
+    "setting",
+    "setting_of",
+    "shipped_models",
+    "solve",
+    "solve_puzzles",
+]

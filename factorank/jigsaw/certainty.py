@@ -1,22 +1,20 @@
-"""How certain a solution is whose slots were assigned: its probability among the permutations."""
+"""The probability of a solution by assignment: that of its permutation among all permutations."""
 
 import numpy as np
 from torch import Tensor
 
 NEGLIGIBLE = 1e-12
-"""What permutations that are left out may weigh, each, beside the likeliest one."""
-MOST = 20_000
-"""How many sets of slots are followed at once."""
+"""Permutations whose probability is below this share of the likeliest one's are left out."""
 
 
-def among_permutations(log_probs: Tensor, order: Tensor) -> float:
+def among_permutations(log_probs: Tensor, order: Tensor, *, most: int = 20_000) -> float:
     r"""The probability of the likeliest order ``(n,)``, given that independent values make a permutation.
 
     With log-probabilities ``(n, n)``, place by value, it is :math:`\prod_i P_{i,X_i}` divided by the
-    permanent of P. The sum behind the permanent goes place by place over the sets of values that are taken,
-    the surest places first. It is exact, but for what is negligible, as long as there are at most 20,000 such
-    sets; beyond, the likeliest are kept, and the result is an upper bound. With more than 62 doubtful places
-    it is the product alone, a lower bound.
+    permanent of P. The sum behind the permanent goes place by place over the sets of taken values, the surest
+    places first. It is exact up to negligible terms as long as there are at most ``most`` such sets. Beyond,
+    the likeliest sets are kept and the result is an upper bound. With more than 62 doubtful places it is the
+    product alone, a lower bound.
 
     >>> import torch
     >>> third = torch.full((3, 3), 1 / 3).log()
@@ -37,16 +35,18 @@ def among_permutations(log_probs: Tensor, order: Tensor) -> float:
         heavier = (weights[:, None] * ratio[row, values])[free]
         sets, where = np.unique((sets[:, None] | bits)[free], return_inverse=True)
         weights = np.bincount(where, heavier).astype(float)
-        if len(sets) > MOST:
-            kept = np.argpartition(weights, -MOST)[-MOST:]
+        if len(sets) > most:
+            kept = np.argpartition(weights, -most)[-most:]
             sets, weights = sets[kept], weights[kept]
     return 1 / max(float(weights.sum()), 1.0)
 
 
 def _beside_the_order(log_probs: np.ndarray) -> np.ndarray:
-    """Ratios ``(n, n)``, at most 1, whose products are those of permutations to the likeliest, the diagonal.
+    """Ratios ``(n, n)``, at most 1, whose product over a permutation is its probability relative to the
+    diagonal, the likeliest one.
 
-    Prices of the values make them so: the longest paths of exchanges, of which no circle gains anything.
+    Prices of the values bring them to at most 1. They are the longest paths of exchanges; no cycle of
+    exchanges gains anything, because the diagonal is the likeliest.
     """
     gain = log_probs - log_probs.diagonal()[:, None]
     price, before = np.zeros(len(gain)), np.full(len(gain), -1.0)
@@ -59,7 +59,7 @@ def _beside_the_order(log_probs: np.ndarray) -> np.ndarray:
 
 
 def _doubtful(possible: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows and columns that are left when rows with one possible column are settled, again and again."""
+    """The rows and columns that remain after rows with a single possible column are settled repeatedly."""
     rows, columns = (np.ones(size, dtype=bool) for size in possible.shape)
     while (sure := rows & ((possible & columns).sum(1) == 1)).any():
         rows &= ~sure

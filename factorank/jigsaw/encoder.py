@@ -1,14 +1,14 @@
 """Context encoders for jigsaw pieces: one token a piece.
 
-Pixels come as bytes and are brought to about unit variance by ``(byte - 127.5) / 64``, which bfloat16 holds
-without rounding: pieces of a clear sky differ by single grey levels. What an edge looks like decides which
-piece goes beside it, so the encoder of the default model, :class:`PieceEncoder`, is a plain perceptron that
-sees every pixel at its place; :class:`PieceConvolution` is the convolutional one of earlier work, whose
-pooling throws most of the edge away.
+Pixels are bytes. ``(byte - 127.5) / 64`` brings them to about unit variance, and bfloat16 holds it without
+rounding: pieces of a clear sky differ by single grey levels. The pixels at an edge decide which piece goes
+beside it, so the encoder of the default model, :class:`PieceEncoder`, is a plain perceptron that reads every
+pixel at its place. :class:`PieceConvolution` is the convolutional one of earlier work, whose pooling loses
+most of the edge.
 """
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,16 +17,17 @@ from torch import Tensor, nn
 from factorank.codes import code as find_code
 from factorank.errors import ModelError
 from factorank.jigsaw.edges import EdgeAttention
+from factorank.jigsaw.puzzles import Direction
 
 FEATURES = ("edges", "contrast", "means", "neighbours")
 SINKHORN = 5
 """Rounds of Sinkhorn's algorithm before slots are read off the guesses."""
 WAVES = 6
-"""How many wavelengths a mean is shown at: 256, 128, … 8 grey levels."""
+"""How many wavelengths encode a mean: 256, 128, … 8 grey levels."""
 
 
 class Pieces(nn.Module):
-    """What the encoders share: the shape of the puzzle, and the tokens' places where they need some.
+    """The base of the encoders: the shape of the puzzle, the places of the tokens, the guess of the slots.
 
     Args:
         grid: pieces in a row; n is its square.
@@ -35,13 +36,13 @@ class Pieces(nn.Module):
         channels: of a pixel.
         aligned: one token serves piece i and position i of the code. Otherwise the pieces stand before the
             code as tokens of their own, each with an embedding of its place.
-        direction: how the order that the model learns is to be read; see :mod:`factorank.jigsaw.puzzles`. It
-            changes nothing here; it is kept with the weights.
-        slots: the name of the model's code: guess the slot of each piece from its token, and add to the token
-            what the guess says, and its value in a draft, the code of the order that all the guesses make.
-            Training can then tell the right slots
-            (:class:`factorank.jigsaw.hints.HintedModel`): the encoder learns where pieces belong,
-            and the network has to mend the draft.
+        direction: how the order that the model learns is read; see :mod:`factorank.jigsaw.puzzles`. It
+            changes nothing here; it is stored with the weights.
+        slots: the name of the model's code, or None. With a name, the encoder guesses the slot of each piece
+            from its token and adds two embeddings to the token: that of the guess, and that of the piece's
+            value in a draft, the code of the order that all guesses make. Training with the true slots
+            (:class:`factorank.jigsaw.hints.HintedModel`) teaches the encoder where pieces belong; the network
+            then corrects the draft.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Pieces(nn.Module):
         channels: int = 3,
         *,
         aligned: bool = True,
-        direction: Literal["slot-of-piece", "piece-of-slot"] = "slot-of-piece",
+        direction: Direction = "slot-of-piece",
         slots: str | None = None,
     ) -> None:
         super().__init__()
@@ -69,14 +70,14 @@ class Pieces(nn.Module):
         """The tokens, and the logits of the slot of each piece ``(*batch, n, n)`` if they are guessed."""
         shape = (self.grid**2, self.piece, self.piece, self.channels)
         if not isinstance(pieces, Tensor) or pieces.dtype != torch.uint8 or pieces.shape[-4:] != shape:
-            given = f"{pieces.dtype} {tuple(pieces.shape)}" if isinstance(pieces, Tensor) else type(pieces)
+            got = f"{pieces.dtype} {tuple(pieces.shape)}" if isinstance(pieces, Tensor) else type(pieces)
             raise ModelError(
-                f"the pieces of a puzzle are bytes (*batch, {', '.join(map(str, shape))}), not {given}"
+                f"the pieces of a puzzle are bytes (*batch, {', '.join(map(str, shape))}), not {got}"
             )
         tokens, logits = self.tokens((pieces.float() - 127.5) / 64), None
         if self.slots is not None:
             logits = self.slots(tokens)
-            tokens = tokens + self.slots.said(logits, self.direction).to(tokens.dtype)
+            tokens = tokens + self.slots.embedded(logits, self.direction).to(tokens.dtype)
         return (tokens if self.places is None else tokens + self.places), logits
 
     def tokens(self, pixels: Tensor) -> Tensor:
@@ -90,13 +91,13 @@ class Pieces(nn.Module):
 
 
 class Encoded(NamedTuple):
-    """Pieces that have been read already: an encoder passes their tokens on."""
+    """The tokens of pieces: an encoder that gets them returns them as they are."""
 
     tokens: Tensor
 
 
 class SlotGuess(nn.Module):
-    """Logits of the slot of each piece, in float32 also under autocast, and tokens that tell of the guess."""
+    """Logits of the slot of each piece, in float32 also under autocast, and embeddings of the guess."""
 
     def __init__(self, n: int, width: int, code: str) -> None:
         super().__init__()
@@ -112,15 +113,15 @@ class SlotGuess(nn.Module):
         with torch.autocast(tokens.device.type, enabled=False):
             return F.linear(self.norm(tokens.float()), self.linear.weight, self.linear.bias)
 
-    def said(self, logits: Tensor, direction: str) -> Tensor:
-        """What is added to the tokens: the mean over the slots that are guessed, and that of the draft."""
+    def embedded(self, logits: Tensor, direction: str) -> Tensor:
+        """What is added to the tokens: the mean embedding of the guessed slots, and that of the draft."""
         return logits.softmax(-1) @ self.meaning + F.embedding(self.draft(logits, direction), self.values)
 
     def draft(self, logits: Tensor, direction: str) -> Tensor:
         """The code of the order that the best guesses make, ``(*batch, n)``.
 
-        A few rounds of Sinkhorn's algorithm move apart guesses of the same slot; those that are left stand
-        in the order of the pieces, so that there always is an order.
+        A few rounds of Sinkhorn's algorithm separate guesses of the same slot. Remaining ties are broken by
+        the order of the pieces, so that there always is an order.
         """
         scores = logits.detach()
         for _ in range(SINKHORN):
@@ -133,12 +134,12 @@ class SlotGuess(nn.Module):
 class PieceEncoder(Pieces):
     """A perceptron with one hidden layer of twice the width over the pixels of a piece.
 
-    ``features`` adds to what it sees: "edges", the four border strips through a linear map that the opposite
-    sides share, so that edges that match look alike; "contrast", the pixels again with the piece's mean taken
-    out and its deviation brought to one, which shows the structure of faint pieces; "means", the mean colours
-    of the piece and of its four edges as sines and cosines of falling wavelength, which tells colours apart
-    by single grey levels. "neighbours" lets each piece listen, ``rounds`` times, to those whose edges match
-    its own; see :class:`factorank.jigsaw.edges.EdgeAttention`.
+    ``features`` adds to its input. "edges": the four border strips through a linear map that opposite sides
+    share, so that matching edges have similar features. "contrast": the pixels again with the piece's mean
+    taken out and its deviation scaled to one, which shows the structure of faint pieces. "means": the mean
+    colours of the piece and of its four edges as sines and cosines of falling wavelength, which distinguishes
+    single grey levels. "neighbours" adds ``rounds`` of attention between pieces whose edges match; see
+    :class:`factorank.jigsaw.edges.EdgeAttention`.
 
     >>> encoder = PieceEncoder(grid=3, piece=10, width=16, features=("edges", "means"))
     >>> encoder(torch.zeros(2, 9, 10, 10, 3, dtype=torch.uint8)).shape
@@ -161,8 +162,8 @@ class PieceEncoder(Pieces):
         for name in self.features:
             if name not in FEATURES:
                 raise ModelError(f"the features of a piece are {', '.join(FEATURES)}, not {name!r}")
-        seen = piece * piece * channels
-        size = seen
+        pixels = piece * piece * channels
+        size = pixels
         if "edges" in self.features:
             # Rows and columns have maps of their own, each for both of its sides.
             self.edges = nn.Parameter(
@@ -170,7 +171,7 @@ class PieceEncoder(Pieces):
             )
             size += 4 * (width // 2)
         if "contrast" in self.features:
-            size += seen
+            size += pixels
         if "means" in self.features:
             size += 5 * channels * 2 * WAVES
         self.edge_attention = None
@@ -182,22 +183,21 @@ class PieceEncoder(Pieces):
             nn.init.zeros_(linear.bias)
 
     def tokens(self, pixels: Tensor) -> Tensor:
-        seen = [pixels.flatten(-3)]
+        inputs = [pixels.flatten(-3)]
         if "edges" in self.features:
             rows, columns = self.edges
-            seen += [
+            inputs += [
                 pixels[..., 0, :, :].flatten(-2) @ rows,
                 pixels[..., -1, :, :].flatten(-2) @ rows,
                 pixels[..., :, 0, :].flatten(-2) @ columns,
                 pixels[..., :, -1, :].flatten(-2) @ columns,
             ]
         if "contrast" in self.features:
-            flat = seen[0]
-            middle = flat - flat.mean(-1, keepdim=True)
-            seen.append(middle * (middle.square().mean(-1, keepdim=True) + 64.0**-2).rsqrt())
+            centred = inputs[0] - inputs[0].mean(-1, keepdim=True)
+            inputs.append(centred * (centred.square().mean(-1, keepdim=True) + 64.0**-2).rsqrt())
         if "means" in self.features:
-            seen.append(_waves(pixels))
-        tokens = self.down(F.gelu(self.up(torch.cat(seen, -1))))
+            inputs.append(_waves(pixels))
+        tokens = self.down(F.gelu(self.up(torch.cat(inputs, -1))))
         return tokens if self.edge_attention is None else self.edge_attention(tokens, pixels)
 
     def config(self) -> dict[str, Any]:
@@ -216,30 +216,30 @@ def _waves(pixels: Tensor) -> Tensor:
         ],
         -1,
     )
-    turns = torch.exp2(torch.arange(WAVES, device=pixels.device)) * (math.pi / 2)  # 4 is 256 grey levels
-    angles = (means[..., None] * turns).flatten(-3)
+    frequencies = torch.exp2(torch.arange(WAVES, device=pixels.device)) * (math.pi / 2)  # 4 is 256 levels
+    angles = (means[..., None] * frequencies).flatten(-3)
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
 class PieceConvolution(Pieces):
-    """A convolution with pooling and two linear layers, as the code of Symmetric Diffusers embeds a piece.
+    """A convolution with pooling and two linear layers, as in the code of Symmetric Diffusers.
 
-    A group norm stands for its batch norm, so that a puzzle does not depend on the others in its batch.
+    A group norm replaces its batch norm, so that a puzzle does not depend on the others in its batch.
     Zhang et al., "Symmetric Diffusers: Learning Discrete Diffusion on Finite Symmetric Groups", 2025.
     """
 
     def __init__(self, grid: int, piece: int, width: int, channels: int = 3, **options: Any) -> None:
         super().__init__(grid, piece, width, channels, **options)
-        seen = 32 * ((piece + 1) // 2) ** 2  # the side is halved, rounded up
+        pooled = 32 * ((piece + 1) // 2) ** 2  # the side is halved, rounded up
         self.layers = nn.Sequential(
             nn.Conv2d(channels, 32, 3, padding=1),
             nn.GroupNorm(8, 32),
             nn.ReLU(),
             nn.MaxPool2d(2, ceil_mode=True),
             nn.Flatten(),
-            nn.Linear(seen, (seen + width) // 2),
+            nn.Linear(pooled, (pooled + width) // 2),
             nn.ReLU(),
-            nn.Linear((seen + width) // 2, width),
+            nn.Linear((pooled + width) // 2, width),
         )
 
     def tokens(self, pixels: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Training with hints: the encoder of the pieces is told the slot of each."""
+"""Training with hints: the encoder of the pieces learns the slot of each piece."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from factorank.models import PermutationModel
 
 
 class HintedModel(PermutationModel):
-    r"""A jigsaw model whose loss also asks the encoder for the slot s of each piece:
+    r"""A jigsaw model whose loss also trains the encoder to predict the slot s of each piece:
 
     .. math:: -\log p(X) - h \sum_i \log q(s_i \mid \text{pieces}).
 
-    A code such as Lehmer's says how many of the later pieces lie before a piece: no token can know that
-    before it knows the slots, so that both have to be found at once. With hints the slots are learnt first.
-    The model is saved, loaded and asked as any other.
+    A value of a Lehmer code counts the later pieces with smaller slots. No token can predict it before the
+    slots are known, so without hints both have to be learnt at once. With hints the slots are learnt first.
+    The model is saved, loaded and sampled as any other.
     """
 
     hints: float = 1.0
@@ -37,5 +37,5 @@ class HintedModel(PermutationModel):
         if logits is None or not self.training:
             return losses
         slot = order if self.context.direction == "slot-of-piece" else order.argsort(-1)
-        wrong = F.cross_entropy(logits.flatten(0, -2), slot.flatten().long(), reduction="none")
-        return losses + self.hints * wrong.view(order.shape).sum(-1)
+        slot_losses = F.cross_entropy(logits.flatten(0, -2), slot.flatten().long(), reduction="none")
+        return losses + self.hints * slot_losses.view(order.shape).sum(-1)

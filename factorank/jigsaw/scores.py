@@ -1,7 +1,6 @@
 """How well puzzles are solved: whole puzzles and single pieces, exact and with identical pieces as equals."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -11,11 +10,11 @@ from factorank.jigsaw.puzzles import Direction
 from factorank.permutations import inverse, is_permutation
 
 
-def pieces_alike(order: Tensor, found: Tensor, pieces: Tensor, direction: Direction) -> Tensor:
-    """Which slots of the solved picture look as they should, pixel by pixel: bool ``(*batch, n)``.
+def pieces_alike(order: Tensor, solution: Tensor, pieces: Tensor, direction: Direction) -> Tensor:
+    """Which entries of a solution give the pixels of the true picture: bool ``(*batch, n)``.
 
-    A piece that is put where another belongs counts as right if the two have the same pixels. ``order`` is
-    the truth and ``found`` the solution, both read in the given direction, ``(*batch, n)``; ``pieces``
+    A piece in another piece's slot counts as right if the two have the same pixels. ``order`` is the truth;
+    it and the ``solution`` are read in the direction, ``(*batch, n)``. ``pieces``
     ``(*batch, n, piece, piece, channels)`` are in scrambled order.
 
     >>> import torch
@@ -25,10 +24,10 @@ def pieces_alike(order: Tensor, found: Tensor, pieces: Tensor, direction: Direct
     """
     pixels = pieces.flatten(-3)
     if direction == "slot-of-piece":
-        # Entry i: piece i was put into slot found[i], where the piece of that slot belongs.
-        placed, belongs = pixels, _take(pixels, inverse(order, check=False).gather(-1, found))
+        # Entry i: piece i was put into slot solution[i], where the piece of that slot belongs.
+        placed, belongs = pixels, _take(pixels, inverse(order, check=False).gather(-1, solution))
     else:
-        placed, belongs = _take(pixels, found), _take(pixels, order)
+        placed, belongs = _take(pixels, solution), _take(pixels, order)
     return (placed == belongs).all(-1)
 
 
@@ -38,7 +37,7 @@ def _take(pixels: Tensor, at: Tensor) -> Tensor:
 
 @dataclass
 class Scores:
-    """Counts over puzzles, added up batch by batch; :meth:`summary` are the numbers of a row of results."""
+    """Counts over puzzles, added up batch by batch; :meth:`summary` gives the numbers of a row of results."""
 
     puzzles: int = 0
     solved: int = 0
@@ -48,15 +47,17 @@ class Scores:
     pieces_identical: float = 0.0
     pieces_identical_squared: float = 0.0
 
-    def add(self, order: Tensor, found: Tensor, pieces: Tensor, direction: Direction) -> None:
-        """Count some puzzles, ``(batch, n)`` each. A solution that is no permutation solves nothing."""
-        if found.shape != order.shape:
-            raise FactorankError(f"there are {tuple(order.shape)} truths but {tuple(found.shape)} solutions")
-        right = order == found
-        alike = pieces_alike(order, found, pieces, direction)
+    def add(self, order: Tensor, solution: Tensor, pieces: Tensor, direction: Direction) -> None:
+        """Count the puzzles of a batch ``(batch, n)``. A solution that is no permutation solves nothing."""
+        if solution.shape != order.shape:
+            raise FactorankError(
+                f"there are {tuple(order.shape)} truths but {tuple(solution.shape)} solutions"
+            )
+        right = order == solution
+        alike = pieces_alike(order, solution, pieces, direction)
         self.puzzles += len(order)
         self.solved += int(right.all(-1).sum())
-        self.solved_identical += int((alike.all(-1) & is_permutation(found)).sum())
+        self.solved_identical += int((alike.all(-1) & is_permutation(solution)).sum())
         share = right.double().mean(-1)
         self.pieces += float(share.sum())
         self.pieces_squared += float(share.square().sum())
@@ -101,14 +102,3 @@ def wilson(count: int, total: int, z: float = 1.959964) -> tuple[float, float]:
     half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     scale = 1 + z * z / total
     return max((middle - half) / scale, 0.0), min((middle + half) / scale, 1.0)
-
-
-def time_to(
-    lines: Sequence[dict[str, float]], share: float, unit: str = "seconds", name: str = "solved"
-) -> float | None:
-    """After how many seconds, or steps, of training the watched share was first reached; None if never.
-
-    >>> time_to([{"seconds": 3.0, "solved": 0.5}, {"seconds": 7.0, "solved": 0.93}], 0.9)
-    7.0
-    """
-    return next((line[unit] for line in lines if line.get(name, -1.0) >= share), None)

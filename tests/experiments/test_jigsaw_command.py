@@ -4,18 +4,12 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from sklearn.datasets import load_sample_image
 
 import factorank as fr
 from factorank.experiments import jigsaw
-from factorank.jigsaw import pictures as jigsaw_pictures
-from factorank.jigsaw.pictures import Solved, load, save, shipped, solve_picture
-from factorank.jigsaw.puzzles import cut, join
-from factorank.jigsaw.settings import build, setting, setting_of
-
-TINY = {"grid": 2, "width": 16, "depth": 1, "heads": 2}
+from factorank.jigsaw import new_model, setting
+from tests.jigsaw.small import SMALL
 
 
 @pytest.fixture
@@ -27,13 +21,6 @@ def folder(tmp_path):
         pixels = chooser.integers(0, 256, (40, 50, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "pictures" / f"{i}.png")
     return tmp_path / "pictures"
-
-
-@pytest.fixture
-def weights(tmp_path):
-    """A folder with an untrained 2×2 model."""
-    build(setting(**TINY)).save_pretrained(tmp_path / "weights")
-    return tmp_path / "weights"
 
 
 @pytest.fixture(autouse=True)
@@ -173,10 +160,9 @@ def test_a_baseline_is_scored_again(folder, run, tmp_path):
         (["solve", "picture.png", "--weights", "riffle"], "holds a baseline, riffle-diffusion"),
     ],
 )
-def test_what_the_command_refuses(arguments, message, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(jigsaw_pictures, "WEIGHTS", tmp_path / "shipped")
-    build(setting(**TINY)).save_pretrained(tmp_path / "w")
-    build(setting("riffle-diffusion", **TINY)).save_pretrained(tmp_path / "riffle")
+def test_what_the_command_refuses(arguments, message, run, tmp_path):
+    new_model(setting(**SMALL)).save_pretrained(tmp_path / "w")
+    new_model(setting("riffle-diffusion", **SMALL)).save_pretrained(tmp_path / "riffle")
     fr.PermutationModel(4, "lehmer", width=8, depth=1, heads=1).save_pretrained(tmp_path / "plain")
     Image.fromarray(np.zeros((20, 30, 3), dtype=np.uint8)).save(tmp_path / "picture.png")
     Image.fromarray(np.zeros((3, 30, 3), dtype=np.uint8)).save(tmp_path / "tiny.png")
@@ -185,123 +171,3 @@ def test_what_the_command_refuses(arguments, message, run, tmp_path, monkeypatch
     assert code == 2
     assert message in err
     assert len(err.splitlines()) == 1
-
-
-def test_shipped_models_are_found_by_grid(monkeypatch, tmp_path, run):
-    monkeypatch.setattr(jigsaw_pictures, "WEIGHTS", tmp_path)
-    for grid in (3, 2):
-        save(build(setting(**(TINY | {"grid": grid}))), tmp_path / f"{grid}x{grid}")
-    (tmp_path / "4x4").mkdir()
-    assert list(shipped()) == [2, 3]
-    assert load(3).n == 9
-    with pytest.raises(
-        fr.FactorankError, match=r"for a grid of 4×4 \(there are 2×2, 3×3\); `factorank jigsaw train"
-    ):
-        load(4)
-    chosen = setting_of(load(2), None)
-    assert (chosen.grid, chosen.code, chosen.encoder, chosen.masks) == (2, "lehmer", "mlp+neighbours", "all")
-
-
-def test_weights_are_saved_in_half_the_size_and_read_back(tmp_path):
-    model = build(setting(**TINY))
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    model.save_pretrained(tmp_path / "whole")
-    save(model, tmp_path / "half")
-    sizes = [(tmp_path / way / "model.safetensors").stat().st_size for way in ("whole", "half")]
-    assert sizes[1] < 0.6 * sizes[0]
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    loaded = load(2, tmp_path / "half")
-    for name, tensor in loaded.state_dict().items():
-        assert tensor.dtype == before[name].dtype
-        torch.testing.assert_close(tensor, before[name], rtol=0.01, atol=1e-3)
-
-
-@pytest.mark.parametrize("direction", ["slot-of-piece", "piece-of-slot"])
-@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
-def test_panels_are_cut_from_the_picture_itself(direction, objective, tmp_path):
-    """Not from the small one that the model sees: every piece of the panels is one of the picture's."""
-    pixels = np.random.default_rng(0).integers(0, 256, (90, 130, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "a.png")
-    torch.manual_seed(0)
-    model = build(setting(**(TINY | {"direction": direction, "objective": objective}))).eval()
-    seen = set()
-    for seed in range(12):
-        solved = solve_picture(model, tmp_path / "a.png", seed=seed)
-        assert np.array_equal(solved.truth, pixels[:, 20:110])
-        parts = [cut(torch.from_numpy(panel), 2) for panel in (solved.scrambled, solved.solved, solved.truth)]
-        for part in parts:
-            assert sorted(map(bytes, part.flatten(1).numpy())) == sorted(
-                map(bytes, parts[2].flatten(1).numpy())
-            )
-        wrong = [slot for slot in range(4) if not torch.equal(parts[1][slot], parts[2][slot])]
-        assert solved.wrong == wrong
-        assert 0 < solved.probability <= 1
-        seen.add(len(wrong))
-        again = solve_picture(model, tmp_path / "a.png", seed=seed)
-        assert np.array_equal(again.solved, solved.solved)
-    assert len(seen) > 1
-
-
-def test_the_solution_is_that_of_the_model(weights, tmp_path):
-    """A picture of the size that the model knows: the panel is what its mode says."""
-    pixels = np.random.default_rng(1).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "a.png")
-    model = load(2, weights)
-    solved = solve_picture(model, tmp_path / "a.png")
-    pieces = cut(torch.from_numpy(solved.scrambled), 2)
-    law = model.distribution(pieces, nfe=1)
-    assert torch.equal(join(pieces[fr.inverse(law.mode)], 2), torch.from_numpy(solved.solved))
-    assert solved.probability == pytest.approx(law.log_prob(law.mode).exp().item(), rel=1e-4)
-
-
-def test_a_plain_picture_is_always_solved(weights, tmp_path):
-    Image.fromarray(np.full((50, 50), 9, dtype=np.uint8)).save(tmp_path / "a.png")
-    solved = solve_picture(load(2, weights), tmp_path / "a.png")
-    assert solved.wrong == []
-    assert solved.summary.startswith("all 4 pieces right, probability of the solution ")
-
-
-def test_large_and_small_pictures(weights, tmp_path):
-    model = load(2, weights)
-    Image.fromarray(np.zeros((1501, 2000, 3), dtype=np.uint8)).save(tmp_path / "large.png")
-    assert solve_picture(model, tmp_path / "large.png").truth.shape == (1024, 1024, 3)
-    Image.fromarray(np.zeros((5, 7, 3), dtype=np.uint8)).save(tmp_path / "small.png")
-    assert solve_picture(model, tmp_path / "small.png").truth.shape == (4, 4, 3)
-
-
-def test_an_inline_model_that_leaves_the_permutations(tmp_path):
-    model = build(setting(**(TINY | {"code": "inline", "masks": "any"}))).eval()
-    with torch.no_grad():
-        model.network.head.bias[:, 1] = 100.0
-    Image.fromarray(np.zeros((40, 40, 3), dtype=np.uint8)).save(tmp_path / "a.png")
-    assert solve_picture(model, tmp_path / "a.png").wrong == []  # at one evaluation slots are assigned
-    with pytest.raises(fr.FactorankError, match="uses a slot twice: inline codes can leave"):
-        solve_picture(model, tmp_path / "a.png", nfe=2)
-
-
-@pytest.mark.parametrize(("name", "most"), [("china.jpg", 4), ("flower.jpg", 5)])
-def test_the_models_that_come_with_the_package_solve_photographs(name, most, tmp_path):
-    Image.fromarray(load_sample_image(name)).save(tmp_path / "a.png")
-    assert list(shipped()) == [2, 3, 4, 5]
-    for grid in range(2, most + 1):  # in 25 pieces of the first there are some of clear sky
-        model = load(grid)
-        assert (model.n, model.objective) == (grid**2, "masked")
-        for seed in range(3):
-            solved = solve_picture(model, tmp_path / "a.png", seed=seed)
-            assert solved.wrong == []
-
-
-def test_the_models_that_come_with_the_package_say_how_they_were_trained():
-    for grid, folder in shipped().items():
-        told, chosen = json.loads((folder / "training.json").read_text()), setting_of(load(grid), folder)
-        assert chosen.label == "shipped"
-        assert (chosen.grid, chosen.seed, chosen.steps) == (grid, told["seed"], told["steps"])
-        assert f"--optimizer {chosen.optimizer} --lr {chosen.lr}" in told["command"]
-        assert build(chosen).config() == load(grid).config()
-
-
-def test_the_summary():
-    nothing = np.zeros((2, 2, 3), dtype=np.uint8)
-    assert Solved(2, nothing, nothing, nothing, [1, 2], 0.5).summary == (
-        "2 of 4 pieces right, probability of the solution 50.0%"
-    )

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.jigsaw import certainty as jigsaw_certainty
 from factorank.jigsaw.certainty import among_permutations
 from tests.models.naive import all_orders
 
@@ -41,12 +40,11 @@ def test_two_doubtful_pieces_among_many_sure_ones():
     assert among_permutations(log_probs, order) == pytest.approx(wanted)
 
 
-def test_bounds_where_there_is_too_much_doubt(monkeypatch):
+def test_bounds_where_there_is_too_much_doubt():
     flat = torch.full((70, 70), 1 / 70).log()
     assert among_permutations(flat, torch.arange(70)) == pytest.approx(70.0**-70)
     log_probs = scores(7, 1.0)
     order = fr.baselines.best_assignment(log_probs)
     exact = among_permutations(log_probs, order)
-    monkeypatch.setattr(jigsaw_certainty, "MOST", 5)
-    assert exact < among_permutations(log_probs, order) <= 1
+    assert exact < among_permutations(log_probs, order, most=5) <= 1
     assert math.isfinite(among_permutations(torch.zeros(30, 30).log_softmax(-1), torch.arange(30)))

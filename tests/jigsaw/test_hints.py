@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import factorank as fr
+from factorank.jigsaw import new_model, setting, setting_of
 from factorank.jigsaw.encoder import Encoded, SlotGuess
 from factorank.jigsaw.hints import HintedModel
 from factorank.jigsaw.puzzles import scrambled
-from factorank.jigsaw.settings import build, setting, setting_of
 
 TINY = {"grid": 3, "width": 16, "depth": 1, "heads": 2, "rounds": 2}
 
@@ -20,7 +20,7 @@ def pictures(generator):
 @pytest.mark.parametrize("direction", ["slot-of-piece", "piece-of-slot"])
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])
 def test_the_loss_is_that_of_the_model_and_of_the_slots(direction, objective, pictures):
-    model = build(setting(**TINY, direction=direction, objective=objective, hints=0.5), 12)
+    model = new_model(setting(**TINY, direction=direction, objective=objective, hints=0.5), 12)
     assert isinstance(model, HintedModel)
     order, pieces = scrambled(pictures, 3, direction=direction)
     noise = model.noise(torch.Size([5]), device="cpu")
@@ -36,7 +36,7 @@ def test_the_loss_is_that_of_the_model_and_of_the_slots(direction, objective, pi
 
 
 def test_what_the_guess_says_is_part_of_the_token(pictures):
-    context = build(setting(**TINY, hints=1.0), 12).context
+    context = new_model(setting(**TINY, hints=1.0), 12).context
     pieces = scrambled(pictures, 3)[1]
     tokens, logits = context.read(pieces)
     assert torch.equal(context(pieces), tokens)
@@ -51,7 +51,7 @@ def test_what_the_guess_says_is_part_of_the_token(pictures):
 
 
 def test_a_hinted_model_comes_back_as_a_plain_one(pictures, tmp_path):
-    model = build(setting(**TINY), 12).eval()
+    model = new_model(setting(**TINY), 12).eval()
     model.save_pretrained(tmp_path)
     loaded = fr.PermutationModel.from_pretrained(tmp_path)
     assert type(loaded) is fr.PermutationModel
@@ -62,10 +62,10 @@ def test_a_hinted_model_comes_back_as_a_plain_one(pictures, tmp_path):
 
 
 def test_without_hints_there_is_no_guess(pictures):
-    model = build(setting(**TINY, hints=0.0), 12)
+    model = new_model(setting(**TINY, hints=0.0), 12)
     assert type(model) is fr.PermutationModel
     assert model.context.read(scrambled(pictures, 3)[1])[1] is None
-    assert build(setting("paper", **TINY)).context.slots is None
+    assert new_model(setting("paper", **TINY)).context.slots is None
 
 
 @pytest.mark.parametrize("code", fr.code_names())

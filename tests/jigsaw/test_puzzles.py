@@ -1,6 +1,5 @@
 """Puzzles: cutting and scrambling against plain loops, augmentation against every variant there is."""
 
-import hashlib
 import itertools
 
 import numpy as np
@@ -9,8 +8,8 @@ import torch
 from scipy.stats import chisquare
 
 import factorank as fr
-from factorank.jigsaw import puzzles as jigsaw
-from factorank.jigsaw.puzzles import Puzzles, cifar10, cut, join, picture_folder, scrambled
+from factorank.jigsaw.puzzles import DIRECTIONS, Puzzles, cut, join, scrambled, settle_ties
+from tests.jigsaw.small import PICTURES
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_scrambling_is_uniform(pictures):
     assert chisquare(counts.numpy()).pvalue > 0.001
 
 
-@pytest.mark.parametrize("direction", jigsaw.DIRECTIONS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_identical_pieces_have_one_right_order(direction):
     """Pictures of two colours: many pieces are alike, and their order follows from the puzzle alone."""
     chooser = torch.Generator().manual_seed(0)
@@ -119,7 +118,7 @@ def test_different_pieces_are_not_taken_for_identical(pictures):
     for change in itertools.product(range(4), range(4), range(3)):
         pieces = torch.full((2, 4, 4, 3), 99, dtype=torch.uint8)
         pieces[1][change] = 98
-        assert jigsaw.tied(torch.tensor([1, 0]), pieces).tolist() == [1, 0]
+        assert settle_ties(torch.tensor([1, 0]), pieces).tolist() == [1, 0]
     options = {"augment": "crop+flip"}
     one, two = (
         Puzzles(pictures, 3, ties=ties, **options)(200, torch.Generator().manual_seed(0))
@@ -171,81 +170,10 @@ def test_puzzles_refuse_pictures_that_are_not_bytes(pictures):
         Puzzles(pictures[:, :4, :4], 2)
 
 
-@pytest.fixture
-def small_cifar(tmp_path, monkeypatch):
-    """CIFAR-10's layout with ten pictures a file."""
-    chooser = np.random.default_rng(0)
-    folder = tmp_path / "data" / "cifar-10-batches-bin"
-    folder.mkdir(parents=True)
-    records, sums = [], {}
-    for name in jigsaw.CIFAR10.files:
-        rows = chooser.integers(0, 256, (10, 3073), dtype=np.uint8)
-        (folder / name).write_bytes(rows.tobytes())
-        sums[name] = hashlib.sha256(rows.tobytes()).hexdigest()
-        records.append(rows)
-    monkeypatch.setattr(
-        jigsaw, "CIFAR10", jigsaw.Published("CIFAR-10", jigsaw.CIFAR10.url, jigsaw.CIFAR10.folder, sums)
-    )
-    return tmp_path / "data", records
-
-
-def test_cifar_is_read_and_split(small_cifar, monkeypatch):
-    folder, records = small_cifar
-    pictures = cifar10(folder, held_out=7)
-    assert (len(pictures.train), len(pictures.held_out), len(pictures.test)) == (43, 7, 10)
-    for row, picture in zip(records[-1], pictures.test, strict=True):
-        for channel, y, x in itertools.product(range(3), (0, 5, 31), (0, 9, 31)):
-            assert picture[y, x, channel] == row[1 + 1024 * channel + 32 * y + x]
-    every = {
-        bytes(row[1:].reshape(3, 32, 32).transpose(1, 2, 0).tobytes()) for row in np.concatenate(records[:5])
-    }
-    both = [p.numpy().tobytes() for p in torch.cat([pictures.train, pictures.held_out])]
-    assert set(both) == every
-    assert len(set(both)) == 50
-    monkeypatch.setenv("FACTORANK_DATA", str(folder))
-    assert torch.equal(cifar10(held_out=7).held_out, pictures.held_out)
-    assert not torch.equal(cifar10(held_out=7, seed=1).held_out, pictures.held_out)
-    assert torch.equal(cifar10(folder / "cifar-10-batches-bin", held_out=7).train, pictures.train)
-    with pytest.raises(fr.FactorankError, match="50 of 50 training pictures cannot be held out"):
-        cifar10(folder, held_out=50)
-
-
-def test_a_damaged_file_is_noticed(small_cifar):
-    folder, _ = small_cifar
-    path = folder / "cifar-10-batches-bin" / "data_batch_3.bin"
-    path.write_bytes(path.read_bytes()[:-1] + b"\0")
-    with pytest.raises(
-        fr.FactorankError, match=r"data_batch_3.bin is not the file that CIFAR-10 is published"
-    ):
-        cifar10(folder)
-    path.unlink()
-    with pytest.raises(
-        fr.FactorankError, match=r"lacks data_batch_3.bin of CIFAR-10; download https://www.cs.tor"
-    ):
-        cifar10(folder)
-
-
-def test_a_folder_of_pictures(tmp_path):
-    from PIL import Image
-
-    for i in range(10):
-        pixels = np.full((40 + i, 60, 3), 20 * i, dtype=np.uint8)
-        Image.fromarray(pixels).save(tmp_path / f"{i}.png")
-    (tmp_path / "notes.txt").write_text("not a picture")
-    pictures = picture_folder(tmp_path, held_out=0.2, test=0.3)
-    assert pictures.train.shape == (5, 32, 32, 3)
-    shades = [int(p[0, 0, 0]) for part in (pictures.train, pictures.held_out, pictures.test) for p in part]
-    assert sorted(shades) == [20 * i for i in range(10)]
-    (tmp_path / "._0.png").write_bytes(b"what macOS leaves behind")
-    (tmp_path / "more.png").mkdir()
-    assert torch.equal(picture_folder(tmp_path, held_out=0.2, test=0.3).train, pictures.train)
-    (tmp_path / "10.png").write_bytes(b"broken")
-    (tmp_path / "11.png").write_bytes(b"broken")
-    with pytest.raises(fr.FactorankError, match=r": 2 of 12 pictures cannot be read.*: 10\.png: .*; 11\.png"):
-        picture_folder(tmp_path)
-    with pytest.raises(fr.FactorankError, match="has no pictures: no file in it, hidden ones aside, ends in"):
-        picture_folder(tmp_path / "more.png")
-    with pytest.raises(fr.FactorankError, match=r"0\.png is a file; give the folder"):
-        picture_folder(tmp_path / "0.png")
-    with pytest.raises(fr.FactorankError, match=r"^there is no folder .*nowhere$"):
-        picture_folder(tmp_path / "nowhere")
+@pytest.mark.gpu
+def test_puzzles_on_a_gpu_are_solved_by_their_orders():
+    maker = Puzzles(PICTURES.train, 2, augment="none")
+    order, pieces = maker(50, torch.Generator("cuda").manual_seed(0))
+    known = {join(by_slot, 2).numpy().tobytes() for by_slot in cut(PICTURES.train, 2)}
+    for slots, some in zip(order.cpu(), pieces.cpu(), strict=True):
+        assert join(some[fr.inverse(slots)], 2).numpy().tobytes() in known

@@ -9,8 +9,8 @@ import torch
 
 import factorank as fr
 from factorank.data.ratings import Ratings
+from factorank.jigsaw import new_model, setting
 from factorank.jigsaw.hints import HintedModel
-from factorank.jigsaw.settings import build, setting
 from factorank.models.context import LIBRARY
 
 WEIGHTS = Path(fr.__file__).parent / "weights"
@@ -32,10 +32,10 @@ def small_ranker():
 
 def test_every_saved_model_loads_in_a_fresh_interpreter(tmp_path):
     tiny = {"grid": 2, "width": 16, "depth": 1, "heads": 2}
-    hinted = build(setting(**tiny))
+    hinted = new_model(setting(**tiny))
     assert isinstance(hinted, HintedModel)
     hinted.save_pretrained(tmp_path / "hinted")
-    build(setting(**tiny, encoder="convolution", hints=0.0)).save_pretrained(tmp_path / "convolution")
+    new_model(setting(**tiny, encoder="convolution", hints=0.0)).save_pretrained(tmp_path / "convolution")
     small_ranker().save(tmp_path / "ranker")
     shipped = sorted(path.parent for path in WEIGHTS.rglob("config.json"))
     assert len(shipped) >= 5

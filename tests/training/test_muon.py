@@ -10,7 +10,7 @@ from torch import nn
 
 from factorank.baselines import GumbelSinkhorn
 from factorank.errors import TrainingError
-from factorank.jigsaw.settings import build, setting
+from factorank.jigsaw import new_model, setting
 from factorank.models import PermutationModel
 from factorank.permutations import random_cyclic
 from factorank.training import checkpoints, train
@@ -84,7 +84,7 @@ def test_the_hidden_matrices_are_those_of_the_blocks(objective):
 
 
 def test_the_hidden_matrices_of_jigsaw_models():
-    model = build(setting(grid=2, width=16, depth=1, heads=2, rounds=3), 16)
+    model = new_model(setting(grid=2, width=16, depth=1, heads=2, rounds=3), 16)
     found = hidden_names(model)
     rounds = {name: count for name, count in found.items() if "rounds." in name}
     assert len(rounds) == 3 * 3

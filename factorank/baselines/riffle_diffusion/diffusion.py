@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -18,10 +19,13 @@ from factorank.baselines.riffle_diffusion.generalized_plackett_luce import (
 )
 from factorank.baselines.riffle_diffusion.shuffle import denoising_schedule, riffle, riffle_entropy
 from factorank.errors import ModelError
+from factorank.kernels.gpu.graphs import replayed
 from factorank.models.conditions import evaluating
 from factorank.permutations import inverse, random_permutations
 
 Layout = Literal["slots", "pieces"]
+BEAM, PATHS = 200, 20
+"""What a search keeps: the beginnings of a list within a step, and the lists from one step to the next."""
 MOST_TOKENS = 2**21
 """Tokens that a search gives to the network at once; larger batches go through in parts."""
 
@@ -63,6 +67,7 @@ class RiffleDiffusion(OrderingModel):
     """
 
     kind: ClassVar[str] = "riffle-diffusion"
+    default_beam: ClassVar[int | None] = BEAM
     starts: Tensor
     packets: Tensor
     may_look: Tensor | None
@@ -181,7 +186,16 @@ class RiffleDiffusion(OrderingModel):
                 lists = lists.gather(-1, draw(scores, generator))
         return lists.view(*lead, self.n)
 
-    def mode(self, context: Any, beam: int = 200, paths: int = 20) -> Tensor:
+    @property
+    def nfe(self) -> int:
+        return self.steps
+
+    def solve(self, context: Tensor, *, beam: int | None = None) -> Tensor:
+        width = BEAM if beam is None else beam
+        search = partial(self.mode, beam=width, paths=min(width, PATHS))
+        return replayed(self, ("mode", width), search, context, len(context) * self.n)
+
+    def mode(self, context: Any, beam: int = BEAM, paths: int = PATHS) -> Tensor:
         """The end of the most likely way back that a beam search finds: orders ``(*batch, n)``.
 
         Args:
@@ -192,7 +206,7 @@ class RiffleDiffusion(OrderingModel):
         return self.search(context, beam, paths)[0][..., 0, :]
 
     @torch.no_grad()
-    def search(self, context: Any, beam: int = 200, paths: int = 20) -> tuple[Tensor, Tensor]:
+    def search(self, context: Any, beam: int = BEAM, paths: int = PATHS) -> tuple[Tensor, Tensor]:
         """The ends of the likeliest ways back ``(*batch, k, n)`` and their log-probabilities ``(*batch, k)``.
 
         The likeliest first; an order may be there more than once, by different ways. See :meth:`mode`.

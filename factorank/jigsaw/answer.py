@@ -1,0 +1,205 @@
+"""One puzzle and its solution: the pieces of a user, or a picture that is cut and scrambled first."""
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from factorank.assignment import best_assignment
+from factorank.data.pictures import read_picture, resized, square
+from factorank.errors import FactorankError
+from factorank.jigsaw.certainty import among_permutations
+from factorank.jigsaw.model import pieces_of
+from factorank.jigsaw.puzzles import cut, join
+from factorank.jigsaw.shipped import load, shipped_models
+from factorank.jigsaw.solving import Search, assigns, likeliest_order, precision_of, value_log_probs
+from factorank.models import PermutationModel
+from factorank.permutations import inverse, is_permutation, random_permutations
+
+LARGEST = 1024
+"""The side, in pixels, to which a larger picture is scaled down before it is cut."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A solved puzzle."""
+
+    grid: tuple[int, int]
+    """Rows and columns."""
+    pieces: Tensor
+    """The pieces in the order of the puzzle, uint8 ``(n, height, width, 3)``."""
+    slots: Tensor
+    """The slot of each piece, row by row: int64 ``(n,)``."""
+    probability: float
+    """The model's probability of the whole solution, among the permutations."""
+    true_slots: Tensor | None = None
+    """The true slot of each piece, for a puzzle that was made of a picture."""
+
+    @property
+    def picture(self) -> np.ndarray:
+        """The pieces put together, uint8 ``(height, width, 3)``, at their own resolution."""
+        return self._laid(self.slots)
+
+    @property
+    def scrambled(self) -> np.ndarray:
+        """The pieces row by row in the order of the puzzle, as a picture."""
+        return self._laid(torch.arange(len(self.pieces)))
+
+    @property
+    def truth(self) -> np.ndarray:
+        """The picture that the puzzle was made of."""
+        return self._laid(self._true_slots())
+
+    @property
+    def wrong(self) -> list[int]:
+        """The slots whose pixels differ from those of the true picture."""
+        laid, true = (self.pieces[inverse(slots)] for slots in (self.slots, self._true_slots()))
+        return (laid != true).flatten(1).any(-1).nonzero()[:, 0].tolist()
+
+    @property
+    def summary(self) -> str:
+        """A line for people."""
+        solution = f"probability of the solution {_percent(self.probability)}"
+        if self.true_slots is None:
+            return solution
+        n, wrong = len(self.pieces), len(self.wrong)
+        return f"{f'{n - wrong} of' if wrong else 'all'} {n} pieces right, {solution}"
+
+    def _laid(self, slots: Tensor) -> np.ndarray:
+        return join(self.pieces[inverse(slots)], self.grid[0]).numpy()
+
+    def _true_slots(self) -> Tensor:
+        if self.true_slots is None:
+            raise FactorankError("the truth is known only of a puzzle that was made of a picture")
+        return self.true_slots
+
+
+def solve(
+    puzzle: Any,
+    grid: int | tuple[int, int] | None = None,
+    *,
+    model: PermutationModel | None = None,
+    nfe: int | None = None,
+    seed: int = 0,
+) -> Answer:
+    """Solve a jigsaw puzzle.
+
+    Args:
+        puzzle: the pieces in any order, an array or tensor uint8 ``(n, height, width, 3)``; or the path of a
+            picture. The middle square of a picture is scaled to at most 1,024 pixels, cut and scrambled.
+        grid: rows and columns, or one number for both; the model's unless given.
+        model: a model of :func:`factorank.jigsaw.load`; the shipped one for the grid unless given.
+        nfe: network evaluations; 1 unless given.
+        seed: decides how a picture is scrambled.
+
+    Pieces of another size than the model's are resized one by one: no pixel of another piece is used.
+
+    >>> import numpy as np
+    >>> y, x = np.mgrid[0:96, 0:96]
+    >>> drawing = np.stack([2 * x, 2 * y, 255 - x - y], -1).astype(np.uint8)  # redder to the right
+    >>> pieces = np.stack([drawing[i : i + 32, j : j + 32] for i in (0, 32, 64) for j in (64, 0, 32)])
+    >>> answer = solve(pieces, grid=(3, 3))
+    >>> answer.slots
+    tensor([2, 0, 1, 5, 3, 4, 8, 6, 7])
+    >>> np.array_equal(answer.picture, drawing), answer.probability > 0.5
+    (True, True)
+    """
+    picture = square(read_picture(puzzle)) if isinstance(puzzle, str | os.PathLike) else None
+    model = _model_for(grid, model)
+    side = pieces_of(model).grid
+    true_slots = None
+    if picture is None:
+        pieces = _checked_pieces(puzzle, side)
+    else:
+        true_slots = random_permutations(side**2, generator=torch.Generator().manual_seed(seed))
+        pieces = _cut_picture(picture, side, puzzle)[true_slots]
+    slots, probability = _slots(model, pieces, Search(nfe=nfe))
+    return Answer((side, side), pieces, slots, probability, true_slots)
+
+
+def _model_for(grid: int | tuple[int, int] | None, model: PermutationModel | None) -> PermutationModel:
+    rows, columns = (grid, grid) if grid is None or isinstance(grid, int) else grid
+    if model is None:
+        if rows is None:
+            raise FactorankError("a puzzle is solved with a {parameter} or a model", parameter="grid")
+        if rows != columns:
+            grids = ", ".join(f"{g}×{g}" for g in shipped_models())
+            raise FactorankError(
+                f"no trained model is shipped for a grid of {rows}×{columns} (there are {grids})",
+                parameter="grid",
+            )
+        return load(rows)
+    side = pieces_of(model).grid
+    if grid is not None and (rows, columns) != (side, side):
+        raise FactorankError(
+            f"the model solves {side}×{side} puzzles, not {rows}×{columns}", parameter="grid"
+        )
+    return model
+
+
+def _checked_pieces(puzzle: Any, grid: int) -> Tensor:
+    pieces = torch.as_tensor(puzzle).cpu()
+    if pieces.dtype != torch.uint8 or pieces.ndim != 4 or pieces.shape[-1] != 3 or pieces.numel() == 0:
+        raise FactorankError(
+            "a puzzle is the path of a picture or pieces uint8 (n, height, width, 3), not"
+            f" {pieces.dtype} {tuple(pieces.shape)}"
+        )
+    if len(pieces) != grid**2:
+        raise FactorankError(f"a {grid}×{grid} puzzle has {grid**2} pieces, not {len(pieces)}")
+    return pieces
+
+
+def _cut_picture(picture: np.ndarray, grid: int, path: object) -> Tensor:
+    """The pieces of a square picture by slot; the path is for messages."""
+    if len(picture) < grid * 2:
+        raise FactorankError(
+            f"{path}: the picture has {len(picture)} pixels on its shorter side, too few for {grid} pieces of"
+            " at least 2"
+        )
+    side = min(len(picture), LARGEST) // grid * grid
+    scaled = picture if len(picture) == side else resized(picture, side)
+    return cut(torch.from_numpy(np.ascontiguousarray(scaled)), grid)
+
+
+@torch.no_grad()
+def _slots(model: PermutationModel, pieces: Tensor, search: Search) -> tuple[Tensor, float]:
+    """The slots ``(n,)`` of the pieces, and their probability."""
+    encoder, device = pieces_of(model), next(model.parameters()).device
+    batch = _resized_pieces(pieces, encoder.piece)[None].to(device)
+    with precision_of(device):
+        if assigns(model, search):
+            log_probs = value_log_probs(model, batch)
+            order = best_assignment(log_probs)
+            probability = among_permutations(log_probs[0], order[0])
+        else:
+            order, log_prob = likeliest_order(model, batch, search)
+            assert log_prob is not None
+            probability = math.exp(float(log_prob[0]))
+    order = order[0].cpu()
+    if not bool(is_permutation(order)):
+        raise FactorankError(
+            "the model's solution uses a slot twice: inline codes can leave the permutations"
+        )
+    return (order if encoder.direction == "slot-of-piece" else inverse(order)), probability
+
+
+def _resized_pieces(pieces: Tensor, side: int) -> Tensor:
+    """Pieces ``(n, height, width, 3)`` scaled to ``(n, side, side, 3)``."""
+    if pieces.shape[1:3] == (side, side):
+        return pieces
+    channels_first = pieces.movedim(-1, 1).float()
+    scaled = F.interpolate(channels_first, (side, side), mode="bilinear", antialias=True, align_corners=False)
+    return scaled.round().clamp(0, 255).to(torch.uint8).movedim(1, -1).contiguous()
+
+
+def _percent(share: float) -> str:
+    """
+    >>> _percent(0.99996), _percent(0.873), _percent(2e-7)
+    ('over 99.9%', '87.3%', 'below 0.1%')
+    """
+    return "over 99.9%" if share > 0.9995 else "below 0.1%" if share < 0.0005 else f"{100 * share:.1f}%"
