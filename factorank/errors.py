@@ -60,6 +60,10 @@ class RankingsError(FactorankError):
     """A file or table of rankings holds something that is not a ranking; the message names file and line."""
 
 
+class RankerError(FactorankError):
+    """A baseline ranker cannot be fitted to the data, or score the lists."""
+
+
 class RatingsError(FactorankError):
     """A table of ratings cannot be read, or has too little in it for what is asked."""
 

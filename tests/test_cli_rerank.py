@@ -64,7 +64,10 @@ def test_fit_predict_and_eval(table, run, tmp_path):
     for more, message in (
         (["--out", "answer.txt"], "--out is a file .csv or .json, not answer.txt"),
         (["--out", "no/answer.csv"], "there is no folder no for --out no/answer.csv"),
-        (["--items", "x"], "holds 'x', which the ranker has not been trained on; Ranker.rerank takes features of new"),
+        (
+            ["--items", "x"],
+            "holds 'x', which the ranker has not been trained on; Ranker.rerank takes features of new",
+        ),
         (["--nfe", "3"], "--nfe 3 needs a ranker with reference='random', as the preset 'paper' has"),
     ):
         code, _, err = run(*command, *more)

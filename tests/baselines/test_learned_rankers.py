@@ -103,7 +103,8 @@ def test_trees_see_what_the_rankers_below_say(trees):
     features = trees._features(items, 2, relevance)
     named = {name: features[..., i] for i, name in enumerate(lambdamart.FEATURES)}
     mean, count, factorisation, ease = (
-        below.scores(items, 2, relevance if below.reads_ratings else None).numpy() for below in trees._below
+        below.scores(items, 2, relevance if below.reads == "ratings" else None).numpy()
+        for below in trees._below
     )
     assert np.allclose(named["mean"], mean)
     assert np.allclose(named["log count"], np.log(1 + count))
@@ -149,7 +150,7 @@ def test_components_are_believed_by_bayes_and_places_are_averaged(mixture):
     apart = mallows_mixture.disagreements(listed, mixture.consensus)
     joint = mallows_mixture.log_probs(apart, mixture.share, 3).exp()[0] * mixture.weights
     believed = joint / joint.sum()
-    assert torch.allclose(mixture.believed(listed)[0], believed)
+    assert torch.allclose(mixture.posterior(listed)[0], believed)
     expected = torch.zeros(5, dtype=torch.float64)
     for c, phi in enumerate(mallows_mixture.dispersions(mixture.share, 5)):
         law = fr.Mallows(mixture.consensus[c][items[0]].argsort(descending=True), float(phi))

@@ -9,7 +9,7 @@ import torch
 
 import factorank as fr
 from factorank.rerank import Lists, Query
-from factorank.rerank.expected_gain import expected_gain, gain_table, with_observed_order
+from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by, with_observed_order
 from factorank.rerank.place_probabilities import (
     interval,
     law_places,
@@ -255,6 +255,19 @@ def test_gains_and_intervals():
     assert (low.tolist(), high.tolist()) == ([1, 0], [3, 0])
     order = torch.tensor([[4, 3, 2, 1, 0]])
     assert with_observed_order(order, torch.tensor([[0, 4, 2]])).tolist() == [[0, 3, 4, 1, 2]]
+
+
+def test_whole_orders_keep_the_observed_order(generator):
+    scores = torch.randint(0, 4, (500, 6), generator=generator).float()
+    observed = torch.rand((500, 3), generator=generator).argsort(-1)
+    order = sort_by(scores, observed, torch.ones_like(scores, dtype=torch.bool))
+    assert (order.sort(-1).values == torch.arange(6)).all()
+    for row in range(500):
+        assert [item for item in order[row].tolist() if item < 3] == observed[row].tolist()
+        # The unobserved items are by score, and the scores along the list fall.
+        shared = scores[row].clone()
+        shared[observed[row]] = scores[row, :3].sort(descending=True).values
+        assert (shared[order[row]].diff() <= 0).all()
 
 
 def test_the_recursion_in_place_is_that_of_repeated_insertion():

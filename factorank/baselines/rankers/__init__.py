@@ -1,21 +1,23 @@
-"""Rankers to compare with on lists of rated items."""
+"""Baselines of re-ranking: rankers that score the items of a list, given some of a user's preferences."""
 
 from typing import Any
 
-from factorank.baselines.rankers.baseline import BaselineRanker, RankerError, RatedLists, whole_order
+from factorank.baselines.rankers.baseline import BaselineRanker
 from factorank.baselines.rankers.ease import EASE
 from factorank.baselines.rankers.factorisation import MatrixFactorisation
 from factorank.baselines.rankers.lambdamart import LambdaMART
 from factorank.baselines.rankers.mallows_mixture import MallowsMixture
+from factorank.baselines.rankers.rated_lists import RatedLists
 from factorank.baselines.rankers.score_and_sort import ScoreAndSort
 from factorank.baselines.rankers.unpersonalised import MeanRating, Popularity, UniformRIM
+from factorank.errors import RankerError
 
 _ALL = (
     *(Popularity, UniformRIM, MeanRating, MatrixFactorisation, EASE),
     *(LambdaMART, ScoreAndSort, MallowsMixture),
 )
-RANKERS: dict[str, type[BaselineRanker]] = {each.name: each for each in _ALL}
-"""All of them by the names they have in results."""
+RANKERS: dict[str, type[BaselineRanker]] = {kind.name: kind for kind in _ALL}
+"""The baselines by their names in results."""
 
 
 def ranker(name: str, **options: Any) -> BaselineRanker:
@@ -43,5 +45,4 @@ __all__ = [
     "ScoreAndSort",
     "UniformRIM",
     "ranker",
-    "whole_order",
 ]

@@ -11,18 +11,20 @@ from factorank.baselines.rankers.unpersonalised import mean_relevance
 from factorank.data.ratings import Ratings
 
 PRIOR = 5.0
-"""How many ratings at the mean each item, and each user, counts as having had before."""
+"""How many ratings at the mean each item, and each user, is counted to have had before."""
+CELLS = 1 << 24
+"""Cells of the dense table of users by items that is held at a time."""
 
 
 class EASE(BaselineRanker):
-    r"""Item-item weights B with zero diagonal that best give each centred rating from the user's others:
+    r"""Item-item weights B with zero diagonal that best predict each centred rating from the user's others:
 
     .. math:: \min_B \|X - XB\|^2 + \lambda \|B\|^2, \quad \operatorname{diag} B = 0:
         \quad B = I - P \operatorname{diag}(P)^{-1}, \quad P = (X^T X + \lambda I)^{-1}.
 
-    X holds relevance minus the item's mean minus the user's mean of what is left (both drawn to 0), and 0
-    where nothing was rated. The score of an item is its mean plus ``weight`` times what B makes of the r
-    observed ratings; the weight, 1 in the original, makes up for there being fewer of them than in training.
+    X holds relevance minus the item's mean minus the user's mean of the rest (both shrunk to 0), and 0 where
+    nothing was rated. The score of an item is its mean plus ``weight`` times the prediction of B from the r
+    observed ratings. The weight, 1 in the original, compensates for having fewer of them than in training.
 
     Steck, "Embarrassingly shallow autoencoders for sparse data", 2019.
     """
@@ -37,37 +39,25 @@ class EASE(BaselineRanker):
     def learn(self, train: Ratings, penalty: float = 1000.0) -> None:
         self.means = mean_relevance(train, PRIOR)
         items = train.items.long()
-        left = train.relevance(train.values) - self.means[items]
-        bias = torch.zeros(len(train), device=train.device).index_add_(0, train.users, left)
-        left = left - (bias / (train.lengths + PRIOR))[train.users]
+        residual = train.relevance(train.values) - self.means[items]
+        bias = torch.zeros(len(train), device=train.device).index_add_(0, train.users, residual)
+        residual = residual - (bias / (train.lengths + PRIOR))[train.users]
         gram = torch.zeros((train.item_count, train.item_count), dtype=torch.float64, device=train.device)
         rows = max(1, CELLS // train.item_count)
         for first in range(0, len(train), rows):  # dense, but only some users at a time
             begin, end = int(train.starts[first]), int(train.starts[min(first + rows, len(train))])
             table = torch.zeros((min(rows, len(train) - first), train.item_count), device=train.device)
-            table[train.users[begin:end] - first, items[begin:end]] = left[begin:end]
+            table[train.users[begin:end] - first, items[begin:end]] = residual[begin:end]
             gram += table.T @ table
         self.weights = item_weights(gram, penalty)
 
-    def scores(
-        self,
-        items: Tensor,
-        r: int = 0,
-        told: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        relevance = self._check(items, r, told).to(self.means.dtype)
+    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
         items = items.clamp(min=0)
         means = self.means.to(items.device)[items]
-        left = relevance - means[:, :r]
-        left = left - left.sum(-1, keepdim=True) / (r + PRIOR)
+        residual = observed.to(means.dtype) - means[:, :r]
+        residual = residual - residual.sum(-1, keepdim=True) / (r + PRIOR)
         weights = self.weights.to(items.device)[items[:, :r, None], items[:, None, :]]  # (batch, r, n)
-        return means + self.settings["weight"] * (left[:, None] @ weights).squeeze(1)
-
-
-CELLS = 1 << 24
-"""Of the dense table of users by items that is held at a time."""
+        return means + self.settings["weight"] * (residual[:, None] @ weights).squeeze(1)
 
 
 def item_weights(gram: Tensor, penalty: float) -> Tensor:

@@ -12,16 +12,18 @@ from factorank.data.sparse import sparse_matrix
 
 ROUNDS = 10
 DENSE = 1 << 28
-"""Users times items up to which the matrix of who rated what is held as it is; beyond, it is sparse."""
+"""Users times items up to which the matrix of the ratings is dense; beyond, it is sparse."""
 
 
 class MatrixFactorisation(BaselineRanker):
-    r"""Relevance :math:`\mu + b_u + b_i + p_u \cdot q_i`, with the squared error and ``penalty`` times the
-    squared numbers of each user and item made least by turns: given the items, each user is a ridge
-    regression, and the other way round. The user of a list is folded in: a regression on the r observed
-    relevances again, but drawn to the mean of all users by their covariance (the posterior mean under a
-    Gaussian prior, with the squared residual as the noise), ``fold`` times as strongly. A plain ridge, which
-    takes all directions for equally likely, did worse than the mean rating at r = 1.
+    r"""Relevance :math:`\mu + b_u + b_i + p_u \cdot q_i`, fitted by alternating least squares.
+
+    The squared error plus ``penalty`` times the squared numbers of each user and item is minimised in turns:
+    given the items, each user is a ridge regression, and the other way round. The user of a list is folded
+    in: a regression on the r observed relevances again, but shrunk to the mean of all users by their
+    covariance (the posterior mean under a Gaussian prior, with the squared residual as the noise), ``fold``
+    times as strongly. A plain ridge, for which all directions are equally likely, was worse than the mean
+    rating at r = 1.
 
     Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", 2008 (for the
     alternation); Koren, Bell and Volinsky, "Matrix factorization techniques for recommender systems", 2009.
@@ -38,53 +40,44 @@ class MatrixFactorisation(BaselineRanker):
         users, items = train.users, train.items.long()
         shape = (len(train), train.item_count)
         rated = _matrix(users, items, torch.ones_like(relevance), shape)
-        wanted = _matrix(users, items, relevance - self.mean, shape)
-        turned = rated.t(), wanted.t()
+        values = _matrix(users, items, relevance - self.mean, shape)
+        transposed = rated.t(), values.t()
         generator = torch.Generator().manual_seed(seed)
         # Each side is (bias, factors).
         item = torch.randn((train.item_count, rank + 1), generator=generator).to(train.device) * 0.1
         item[:, 0] = 0
         for _ in range(ROUNDS):
-            user = regress(rated, wanted, item, penalty)
-            item = regress(*turned, user, penalty)
+            user = regress(rated, values, item, penalty)
+            item = regress(*transposed, user, penalty)
         self.item = item
-        told = self.mean + user[users, 0] + item[items, 0] + (user[users, 1:] * item[items, 1:]).sum(1)
-        self.noise = float((relevance - told).square().mean())
+        predicted = self.mean + user[users, 0] + item[items, 0] + (user[users, 1:] * item[items, 1:]).sum(1)
+        self.noise = float((relevance - predicted).square().mean())
         self.user_mean = user.mean(0)
-        apart = (user - self.user_mean).double()
-        spread = apart.T @ apart / len(user) + 1e-6 * torch.eye(rank + 1, device=user.device)
+        centred = (user - self.user_mean).double()
+        spread = centred.T @ centred / len(user) + 1e-6 * torch.eye(rank + 1, device=user.device)
         self.user_precision = spread.inverse().float()
 
-    def scores(
-        self,
-        items: Tensor,
-        r: int = 0,
-        told: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        relevance = self._check(items, r, told).to(self.item.dtype)
-        known = self.item.to(items.device)[items.clamp(min=0)]
-        user = self.fold_in(known[:, :r], relevance)
-        return known[..., 0] + (known[..., 1:] @ user[:, 1:, None]).squeeze(-1)
+    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
+        listed = self.item.to(items.device)[items.clamp(min=0)]
+        user = self.fold_in(listed[:, :r], observed.to(listed.dtype))
+        return listed[..., 0] + (listed[..., 1:] @ user[:, 1:, None]).squeeze(-1)
 
-    def fold_in(self, known: Tensor, relevance: Tensor) -> Tensor:
-        """Users (bias, factors) ``(batch, 1 + rank)`` from the rows of the items they rated
-        ``(batch, r, 1 + rank)`` and how, ``(batch, r)``."""
-        design = torch.cat([torch.ones_like(known[..., :1]), known[..., 1:]], -1)
-        wanted = relevance - self.mean - known[..., 0]
-        prior = self.user_precision.to(known.device) * (self.settings["fold"] * self.noise)
+    def fold_in(self, rated: Tensor, relevance: Tensor) -> Tensor:
+        """Users (bias, factors) ``(batch, 1 + rank)`` from (bias, factors) of the items they rated
+        ``(batch, r, 1 + rank)`` and the relevances of these ``(batch, r)``."""
+        design = torch.cat([torch.ones_like(rated[..., :1]), rated[..., 1:]], -1)
+        residual = relevance - self.mean - rated[..., 0]
+        prior = self.user_precision.to(rated.device) * (self.settings["fold"] * self.noise)
         gram = design.mT @ design + prior
-        return _solve(
-            gram, (design.mT @ wanted[..., None]).squeeze(-1) + prior @ self.user_mean.to(known.device)
-        )
+        right = (design.mT @ residual[..., None]).squeeze(-1) + prior @ self.user_mean.to(rated.device)
+        return _solve(gram, right)
 
 
-def regress(rated: Tensor, wanted: Tensor, other: Tensor, penalty: float) -> Tensor:
+def regress(rated: Tensor, values: Tensor, other: Tensor, penalty: float) -> Tensor:
     """(bias, factors) of each row, ``(rows, 1 + rank)``, by ridge regression on those of the columns.
 
-    ``rated`` ``(rows, columns)`` is 1 where there is a rating, and ``wanted`` holds the ratings. Sums
-    over the ratings of a row are products of these with tables of what is summed for each column.
+    ``rated`` ``(rows, columns)`` is 1 where there is a rating, and ``values`` holds the ratings. Sums over
+    the ratings of a row are products of these with a table that holds the summands of each column.
     """
     width = other.shape[1]
     design = torch.cat([torch.ones_like(other[:, :1]), other[:, 1:]], 1)
@@ -92,7 +85,7 @@ def regress(rated: Tensor, wanted: Tensor, other: Tensor, penalty: float) -> Ten
     sums = rated @ torch.cat([outer, other[:, :1] * design], 1)
     gram = sums[:, : width * width].reshape(-1, width, width)
     gram.diagonal(dim1=-2, dim2=-1).add_(penalty)
-    return _solve(gram, wanted @ design - sums[:, width * width :])
+    return _solve(gram, values @ design - sums[:, width * width :])
 
 
 def _matrix(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:

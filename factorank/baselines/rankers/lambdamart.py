@@ -1,4 +1,4 @@
-"""LambdaMART: boosted trees that learn to order lists, on top of what the simpler rankers say."""
+"""LambdaMART: boosted trees that learn to order lists, on top of the scores of simpler rankers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -7,11 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.baseline import BaselineRanker, RankerError, RatedLists, Reads, usual
+from factorank.baselines.rankers.baseline import BaselineRanker, Reads, usual_counts
 from factorank.baselines.rankers.ease import EASE
 from factorank.baselines.rankers.factorisation import MatrixFactorisation
+from factorank.baselines.rankers.rated_lists import RatedLists
 from factorank.baselines.rankers.unpersonalised import MeanRating, Popularity
 from factorank.data.ratings import Ratings
+from factorank.errors import RankerError
 
 STEPS = 4
 """Labels are whole numbers: relevance in quarters."""
@@ -27,11 +29,12 @@ FEATURES = (
 class LambdaMART(BaselineRanker):
     """Gradient-boosted trees under the LambdaRank gradient of NDCG@k, by LightGBM (the extra ``ltr``).
 
-    An item of a list is described by its mean relevance, its number of ratings, what matrix factorisation and
-    EASE say given the observed ratings, each of them also beside the mean of the list, and by how many items
-    are observed and how they were rated (:data:`FEATURES`). The rankers that give these features learn from
-    half of the training users, the trees from lists of the other half, so that the trees do not see features
-    that know the answer; then the rankers learn from all. The number of trees is chosen on validation users.
+    The features of an item of a list are its mean relevance, its number of ratings, the predictions of matrix
+    factorisation and of EASE from the observed ratings, each of them also relative to the mean of the list,
+    and how many items are observed with what ratings (:data:`FEATURES`). The rankers that give these features
+    learn from half of the training users, the trees from lists of the other half: features that were learnt
+    from the same ratings would give the answer away. Then the rankers learn from all users. The number of
+    trees is chosen on validation users.
 
     Burges, "From RankNet to LambdaRank to LambdaMART: An overview", 2010.
     """
@@ -54,24 +57,24 @@ class LambdaMART(BaselineRanker):
         observed: Sequence[int] | None = None,
         k: int = 10,
         seed: int = 0,
-        **how: Any,
+        **options: Any,
     ) -> Self:
         _lightgbm()
-        observed = usual(n) if observed is None else observed
-        asked = {"n": n, "observed": observed, "k": k, "seed": seed, **how}
+        observed = usual_counts(n) if observed is None else observed
+        options |= {"n": n, "observed": observed, "k": k, "seed": seed}
         half, other, _ = train.split(validation=0.5, test=0.0, seed=seed)
         kinds = (MeanRating, Popularity, MatrixFactorisation, EASE)
         self._below: list[BaselineRanker] = [kind() for kind in kinds]
-        for below in self._below:  # all in relevances, so that they can be put beside each other
+        for below in self._below:  # all in relevances, so that their scores can be compared
             below.learned = {name: tried for name, tried in below.learned.items() if name != "target"}  # type: ignore[misc]
-            below.fit(half, validation, **asked)
+            below.fit(half, validation, **options)
         self._k = k
         self._data = [
             self._table(RatedLists.of(ratings, n, times, seed + 1).some(MOST_LISTS), observed)
             for ratings, times in ((other, self.lists_per_user), (validation, 3))
         ]
         whole = [ranker.relearned(train) for ranker in self._below]
-        super().fit(train, validation, **asked)
+        super().fit(train, validation, **options)
         self._below = whole
         del self._data
         return self
@@ -100,19 +103,13 @@ class LambdaMART(BaselineRanker):
         stop = lightgbm.early_stopping(50, verbose=False)
         self.booster = lightgbm.train(settings, data, self.trees, valid_sets=[held_out], callbacks=[stop])
 
-    def scores(
-        self,
-        items: Tensor,
-        r: int = 0,
-        told: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        relevance = self._check(items, r, told)
+    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
         batch, n = items.shape
-        features = self._features(items, r, relevance).reshape(batch * n, len(FEATURES))
-        found = self.booster.predict(features, num_iteration=self.booster.best_iteration) if batch * n else []
-        return torch.as_tensor(np.asarray(found), dtype=torch.float32, device=items.device).view(batch, n)
+        features = self._features(items, r, observed).reshape(batch * n, len(FEATURES))
+        scores = (
+            self.booster.predict(features, num_iteration=self.booster.best_iteration) if batch * n else []
+        )
+        return torch.as_tensor(np.asarray(scores), dtype=torch.float32, device=items.device).view(batch, n)
 
     def _features(self, items: Tensor, r: int, relevance: Tensor) -> np.ndarray:
         """``(batch, n, features)``"""
@@ -120,26 +117,15 @@ class LambdaMART(BaselineRanker):
             ranker.scores(items, r, relevance if ranker.reads == "ratings" else None)
             for ranker in self._below
         )
-        beside = [each - each[:, r:].mean(1, keepdim=True) for each in (mean, factorisation, ease)]
+        relative = [each - each[:, r:].mean(1, keepdim=True) for each in (mean, factorisation, ease)]
         observed = relevance.mean(1) if r else torch.zeros(len(items), device=items.device)
-        apart = (relevance - mean[:, :r]).mean(1) if r else torch.zeros_like(observed)
-        numbers = [
-            torch.full_like(mean, r),
-            observed[:, None],
-            apart[:, None],
+        above_mean = (relevance - mean[:, :r]).mean(1) if r else torch.zeros_like(observed)
+        columns = [
+            *(mean, count.log1p(), factorisation, ease, factorisation - mean, ease - mean, *relative),
+            *(torch.full_like(mean, r), observed[:, None], above_mean[:, None]),
             torch.full_like(mean, mean.shape[1]),
         ]
-        columns = [
-            mean,
-            count.log1p(),
-            factorisation,
-            ease,
-            factorisation - mean,
-            ease - mean,
-            *beside,
-            *numbers,
-        ]
-        return torch.stack([each.expand_as(mean) for each in columns], -1).cpu().numpy()
+        return torch.stack([column.expand_as(mean) for column in columns], -1).cpu().numpy()
 
     def _table(self, lists: RatedLists, observed: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Features and labels of the unobserved items of lists, and the number of them in each list."""

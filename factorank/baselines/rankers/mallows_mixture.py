@@ -20,15 +20,15 @@ USERS = 4_000
 LISTS = 6
 """RatedLists of each user that it is fitted to."""
 PRIOR = 20.0
-"""How many appearances at the mean each item counts as having had in each component."""
+"""How many appearances at the mean each item is counted to have had in each component."""
 
 
 class MallowsMixture(BaselineRanker):
-    r"""Every user belongs to one of some components; each has a consensus of the catalogue and a spread.
+    r"""Every user belongs to one of several components; each has a consensus of the catalogue and a spread.
 
-    The law that a Mallows law of a thousand items implies for a list of a few has no closed form, and cannot
-    be fitted to such lists at this size. So the law here is of the list: component c ranks any m items by
-    Mallows around its consensus, restricted to them,
+    A Mallows law of a thousand items implies a law of a list of a few that has no closed form, and it cannot
+    be fitted to such lists at this size. So the law here is that of the list: component c ranks any m items
+    by Mallows around its consensus, restricted to them,
 
     .. math:: P_c(X) = \phi_c(m)^{d(X, \text{consensus}_c)} / Z_m(\phi_c(m)),
 
@@ -37,10 +37,11 @@ class MallowsMixture(BaselineRanker):
     consensus (by mean place, Borda's rule: Kemeny's is out of reach at this size, so the likelihood need not
     rise at every step) and spread to random lists of the training users, ties in them broken at random.
 
-    Given the observed order of r items, a component is believed in proportion to its weight and to its law of
-    those r items. Within a component unobserved items rank by its consensus whatever was observed: exchanging
-    two that stand the other way round takes no order further from the consensus. So the score of an item is
-    minus its expected place in the list, :math:`-\sum_c P(c \mid \text{observed}) E_c[\text{place}]`.
+    Given the observed order of r items, the posterior of a component is proportional to its weight and to its
+    probability of that order. Within a component unobserved items rank by its consensus, whatever the
+    observations: exchanging two that disagree with it takes no order further from the consensus. So the score
+    of an item is minus its expected place in the list,
+    :math:`-\sum_c P(c \mid \text{observed}) E_c[\text{place}]`.
 
     Lu and Boutilier, "Effective sampling and learning for Mallows models with pairwise-preference data",
     2014 (for mixtures of Mallows laws from partial rankings).
@@ -63,28 +64,20 @@ class MallowsMixture(BaselineRanker):
         listed = items.gather(1, order_of(relevance, generator)).cpu()  # the items of each list, best first
         self.weights, self.consensus, self.share = mixture(listed, train.item_count, components, self.seed)
 
-    def scores(
-        self,
-        items: Tensor,
-        r: int = 0,
-        told: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        order = self._check(items, r, told, generator).cpu()
-        known = items.clamp(min=0).cpu()
-        believed = self.believed(known[:, :r].gather(1, order))
+    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
+        listed = items.clamp(min=0).cpu()
+        posterior = self.posterior(listed[:, :r].gather(1, observed.cpu()))
         places = torch.zeros(items.shape, dtype=torch.float64)
         for c, phi in enumerate(dispersions(self.share, items.shape[1])):
-            stands = self.consensus[c][known].argsort(dim=-1, descending=True, stable=True).argsort(-1)
+            rank = self.consensus[c][listed].argsort(dim=-1, descending=True, stable=True).argsort(-1)
             expected = Mallows(torch.arange(items.shape[1]), float(phi)).mean_ranks().double()
-            places += believed[:, c : c + 1] * expected[stands]
+            places += posterior[:, c : c + 1] * expected[rank]
         return -places.float().to(items.device)
 
-    def believed(self, listed: Tensor) -> Tensor:
+    def posterior(self, listed: Tensor) -> Tensor:
         """P(component | observed items ``(batch, r)``, best first), float64 ``(batch, components)``."""
-        apart = disagreements(listed, self.consensus)
-        return (log_probs(apart, self.share, listed.shape[1]) + self.weights.double().log()).softmax(1)
+        distance = disagreements(listed, self.consensus)
+        return (log_probs(distance, self.share, listed.shape[1]) + self.weights.double().log()).softmax(1)
 
 
 def mixture(listed: Tensor, item_count: int, components: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -98,18 +91,18 @@ def mixture(listed: Tensor, item_count: int, components: int, seed: int) -> tupl
     for _ in range(ROUNDS if components > 1 else 1):
         each = shares.repeat_interleave(LISTS, 0)
         weights, consensus = shares.mean(0), consensus_scores(listed, each, item_count)
-        apart = disagreements(listed, consensus)
-        share = (each * apart).sum(0) / (each.sum(0) * max(n * (n - 1) / 2, 1))
-        fit = log_probs(apart, share, n).view(-1, LISTS, components).sum(1)
+        distance = disagreements(listed, consensus)
+        share = (each * distance).sum(0) / (each.sum(0) * max(n * (n - 1) / 2, 1))
+        fit = log_probs(distance, share, n).view(-1, LISTS, components).sum(1)
         shares = (fit + weights.double().log()).softmax(1).float()
     return weights, consensus, share
 
 
-def log_probs(apart: Tensor, share: Tensor, m: int) -> Tensor:
+def log_probs(distance: Tensor, share: Tensor, m: int) -> Tensor:
     """The log-probability, under each component, of lists of m items by their distances: ``(lists, k)``."""
     log_phi = np.log(np.maximum(dispersions(share, m), 1e-6))
     log_z = log_normaliser(-log_phi[:, None], np.arange(1, m + 1)[None]).sum(1)
-    return apart * torch.from_numpy(log_phi) - torch.from_numpy(log_z)
+    return distance * torch.from_numpy(log_phi) - torch.from_numpy(log_z)
 
 
 def dispersions(share: Tensor, m: int) -> np.ndarray:

@@ -6,12 +6,14 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from factorank.baselines.rankers.baseline import BaselineRanker, RankerError, RatedLists, Reads
+from factorank.baselines.rankers.baseline import BaselineRanker, Reads
+from factorank.baselines.rankers.rated_lists import RatedLists
 from factorank.baselines.rankers.unpersonalised import mean_relevance
 from factorank.data.ratings import Ratings, order_of
+from factorank.errors import RankerError
 from factorank.models.transformer import Transformer
 
-PARTS = 1 << 16
+TOKENS_AT_ONCE = 1 << 16
 """Tokens that are scored at a time."""
 
 
@@ -55,9 +57,9 @@ class ScoreNetwork(nn.Module):
     def forward(self, items: Tensor, place: Tensor, count: Tensor) -> Tensor:
         """Logits ``(batch, n)`` of items ``(batch, n)``; ``place (batch, n)`` is an observed item's place
         among the ``count (batch, 1)`` observed ones, best 0, and anything from ``count`` on for others."""
-        seen = (place < count)[..., None]
-        known = self.above(place.clamp(0, self.n - 1)) + self.below((count - 1 - place).clamp(0, self.n - 1))
-        tokens = self.item(items) + torch.where(seen, known, self.unobserved)
+        observed = (place < count)[..., None]
+        rank = self.above(place.clamp(0, self.n - 1)) + self.below((count - 1 - place).clamp(0, self.n - 1))
+        tokens = self.item(items) + torch.where(observed, rank, self.unobserved)
         out = self.transformer(tokens)
         return (self.head(self.norm(out)) + self.bias(items)).squeeze(-1)
 
@@ -94,16 +96,16 @@ def observed_places(order: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
 def chain_nats(logits: Tensor) -> Tensor:
     """Minus the Plackett-Luce log-probability ``(batch,)`` that items with logits ``(batch, n)`` come in this
     order; items of logit minus infinity do not take part."""
-    left = logits.flip(-1).logcumsumexp(-1).flip(-1)
-    return torch.where(logits > -torch.inf, left - logits, 0.0).sum(-1)
+    remaining = logits.flip(-1).logcumsumexp(-1).flip(-1)
+    return torch.where(logits > -torch.inf, remaining - logits, 0.0).sum(-1)
 
 
 class ScoreAndSort(BaselineRanker):
     """:class:`ScoreNetwork`, trained on random lists of the training users with random numbers observed.
 
-    What is scored is the logit, which sorts the items by the mode of the law; it is told the order only, and
-    trained by the same loop as the models of this library. The number of steps is chosen on lists of the
-    validation users, by likelihood; the learning rate and the other settings may be given.
+    The score is the logit, which sorts the items by the mode of the law. The network reads the order only
+    and is trained by the same loop as the models of this library. The number of steps is chosen on lists of
+    the validation users, by likelihood; the learning rate and the other settings are options.
 
     Args:
         steps: of training, at most; options of :func:`factorank.train` may follow.
@@ -119,12 +121,12 @@ class ScoreAndSort(BaselineRanker):
         self.options: dict[str, Any] = {"lr": 1e-3, "batch_size": 512, "steps": steps} | options
         self.sizes = {"width": width, "depth": depth, "heads": heads}
 
-    def fit(self, train: Ratings, validation: Ratings, *, n: int = 50, seed: int = 0, **how: Any) -> Self:
-        lists = RatedLists.of(validation, n, how.get("lists_per_user", 3), seed)
+    def fit(self, train: Ratings, validation: Ratings, *, n: int = 50, seed: int = 0, **options: Any) -> Self:
+        lists = RatedLists.of(validation, n, options.get("lists_per_user", 3), seed)
         self._n, self._seed = n, seed
         generator = torch.Generator(lists.items.device).manual_seed(seed)
         self._held_out = order_of(lists.relevance, generator), lists.items
-        return super().fit(train, validation, n=n, seed=seed, **how)
+        return super().fit(train, validation, n=n, seed=seed, **options)
 
     def learn(self, train: Ratings, dropout: float = 0.1) -> None:
         from factorank.training import train as optimise
@@ -153,27 +155,19 @@ class ScoreAndSort(BaselineRanker):
         self.result = optimise(self.network, batches, **options)
 
     @torch.no_grad()
-    def scores(
-        self,
-        items: Tensor,
-        r: int = 0,
-        told: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        order = self._check(items, r, told, generator)
+    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
         n = items.shape[1]
         if r > self._n:
             raise RankerError(
                 f"the network was trained on lists of {self._n} items, of which r = {r} cannot be observed"
             )
         place = torch.full_like(items, n)
-        place[:, :r] = order.argsort(-1)
+        place[:, :r] = observed.argsort(-1)
         device = self.network.bias.weight.device
         count = torch.tensor([[r]], device=device)
-        rows = max(1, PARTS // max(n, 1))
+        rows = max(1, TOKENS_AT_ONCE // max(n, 1))
         parts = [
-            self.network(some.to(device), where.to(device), count)
-            for some, where in zip(items.clamp(min=0).split(rows), place.split(rows), strict=True)
+            self.network(part.to(device), where.to(device), count)
+            for part, where in zip(items.clamp(min=0).split(rows), place.split(rows), strict=True)
         ]
         return torch.cat(parts).float().to(items.device) if parts else items.float()

@@ -1,4 +1,4 @@
-"""Rankers that know nothing of the user but, at most, the observed order: chance, popularity, mean rating."""
+"""Rankers that are the same for every user: chance, popularity, mean rating."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.baseline import TARGETS, BaselineRanker, Reads, wanted
+from factorank.baselines.rankers.baseline import TARGETS, BaselineRanker, Reads, target_of
 from factorank.data.ratings import Ratings
 
 
 class UniformRIM(BaselineRanker):
     """The paper's uniform repeated insertion: all orders that agree with the observed one are equally likely.
 
-    A draw from it: random places, shared out among the observed items in their order. For the unobserved
-    items it is chance.
+    The scores are a draw from it: random places, shared out among the observed items in their order. The
+    order of the unobserved items is chance.
     """
 
     name: ClassVar[str] = "uniform-rim"
@@ -23,18 +23,10 @@ class UniformRIM(BaselineRanker):
     def learn(self, train: Ratings) -> None:
         pass
 
-    def scores(
-        self,
-        items: Tensor,
-        r: int = 0,
-        told: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        order = self._check(items, r, told, generator)
+    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
         scores = torch.rand(items.shape, device=items.device, generator=generator)
         scores[:, :r] = torch.zeros_like(scores[:, :r]).scatter_(
-            1, order, scores[:, :r].sort(-1, descending=True).values
+            1, observed, scores[:, :r].sort(-1, descending=True).values
         )
         return scores
 
@@ -48,23 +40,15 @@ class Popularity(BaselineRanker):
     def learn(self, train: Ratings) -> None:
         self.counts = torch.bincount(train.items, minlength=train.item_count).float()
 
-    def scores(
-        self,
-        items: Tensor,
-        r: int = 0,
-        told: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        self._check(items, r, told)
+    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
         return self.counts.to(items.device)[items.clamp(min=0)]
 
 
 class MeanRating(BaselineRanker):
-    r"""Items by their mean relevance, drawn to that of all items as if each had ``prior`` ratings more.
+    r"""Items by their mean relevance, shrunk to that of all items as if each had ``prior`` ratings more.
 
     The score of an item is :math:`(\sum_u r_{ui} + c\mu) / (n_i + c)`, with :math:`\mu` the mean of all.
-    With the ``target`` "gain" means are of :math:`2^{rel} - 1`, which is what NDCG counts.
+    With the ``target`` "gain" the means are those of :math:`2^{rel} - 1`, which NDCG adds up.
     """
 
     name: ClassVar[str] = "mean-rating"
@@ -77,21 +61,13 @@ class MeanRating(BaselineRanker):
     def learn(self, train: Ratings, prior: float = 10.0, target: str = "relevance") -> None:
         self.means = mean_relevance(train, prior, target)
 
-    def scores(
-        self,
-        items: Tensor,
-        r: int = 0,
-        told: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        self._check(items, r, told)
+    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
         return self.means.to(items.device)[items.clamp(min=0)]
 
 
 def mean_relevance(ratings: Ratings, prior: float, target: str = "relevance") -> Tensor:
-    """The mean relevance, or gain, of each item, drawn to that of all ratings: ``(items,)``, in float32."""
-    relevance = wanted(ratings.relevance(ratings.values).double(), target)
+    """The mean relevance, or gain, of each item, shrunk to that of all ratings: ``(items,)``, in float32."""
+    relevance = target_of(ratings.relevance(ratings.values).double(), target)
     mean = relevance.mean()
     sums = torch.zeros(ratings.item_count, dtype=torch.float64, device=ratings.device)
     sums.index_add_(0, ratings.items.long(), relevance)
