@@ -31,36 +31,38 @@ LARGEST_ENUMERATED = 8
 class PermutationDistribution(Distribution):
     r"""A probability law over the orders ``(n,)`` of n items.
 
-    A real :class:`torch.distributions.Distribution`: batch shapes, ``expand``, ``sample`` with any sample
-    shape, ``log_prob`` with gradients to the parameters, and so at home in ``MixtureSameFamily``. Orders are
-    int64, best item first. Beyond what torch asks for there are ``mean_ranks``, ``marginals`` and
-    ``condition``.
+    It is a :class:`torch.distributions.Distribution`: it has batch shapes, ``expand``, ``sample`` with any
+    sample shape and ``log_prob`` with gradients to the parameters, and works in ``MixtureSameFamily``. Orders
+    are int64, best item first. ``mean_ranks``, ``marginals`` and ``condition`` are added to torch's methods.
 
-    What is returned is exact. Where nothing exact is known or feasible a law refuses, and the methods that
-    take ``samples=`` give a Monte-Carlo estimate when they are asked for one.
+    Results are exact. A law refuses where nothing exact is feasible; methods that take ``samples=`` then give
+    a Monte-Carlo estimate.
 
-    A law of your own gives ``parameters`` (the names of its tensors, each ``(*batch, *own)``), ``_log_prob``
-    and ``_sample``; everything else then works, by enumeration up to n = 8.
+    A law of your own defines ``arg_constraints`` (for each of its tensors ``(*batch, *own)``, by name),
+    ``_log_prob`` and ``_sample``. Everything else then works: by enumeration up to n = 8, by a formula where
+    the law overrides ``_entropy``, ``_marginals``, ``_mean_ranks`` or ``mode``, and ``condition`` by a rule
+    (:func:`factorank.distributions.conditioning.rules.conditioning_rule`), by enumeration or by rejection. A
+    law with fewer or more orders overrides ``_listed``.
     """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
     support = permutation
     has_enumerate_support = True
     exact: bool = True
-    """Whether ``sample`` draws from this very law and ``log_prob`` is its own; approximations say no."""
+    """Whether ``sample`` and ``log_prob`` are those of this very law; False for an approximation."""
     report: "FitReport | None" = None
-    """What a fit has to say about itself; None for a law that was not fitted."""
+    """The report of the fit; None for a law that was not fitted."""
 
     def __init__(self, batch_shape: _size, n: int, validate_args: bool | None = None) -> None:
         super().__init__(torch.Size(batch_shape), torch.Size((n,)), validate_args=False)
-        # On unless told otherwise: torch.compile turns torch's own default off for the whole process.
+        # On by default: torch.compile turns torch's own default off for the whole process.
         self._validate_args = True if validate_args is None else validate_args
         if self._validate_args:
             for name, constraint in self.arg_constraints.items():
                 if name in self.__dict__ and self.__dict__[name] is not None:
                     check_parameter(type(self).__name__, name, self.__dict__[name], constraint)
 
-    # What a law gives.
+    # What a law defines.
 
     def _log_prob(self, order: Tensor) -> Tensor:
         """Log-probability of checked int64 orders, whose shape broadcasts with ``(*batch, n)``."""
@@ -89,7 +91,7 @@ class PermutationDistribution(Distribution):
         return self._event_shape[0]
 
     def sample(self, sample_shape: _size = (), *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw orders ``(*sample_shape, *batch, n)``, int64, from torch's generator or the one given."""
+        """Draw orders ``(*sample_shape, *batch, n)``, int64, from ``generator`` or torch's own."""
         with torch.no_grad():
             return self._sample(checked_shape(sample_shape, DistributionError), generator)
 
@@ -106,8 +108,8 @@ class PermutationDistribution(Distribution):
     def entropy(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The entropy in nats, ``(*batch,)``.
 
-        Exact, by a formula or by enumeration; refused where neither is feasible. With ``samples`` it is
-        instead the mean of that many draws of ``-log_prob``, an unbiased estimate.
+        Exact, by a formula or by enumeration; refused where neither is feasible. With ``samples`` it is an
+        unbiased estimate: the mean of ``-log_prob`` over that many draws.
         """
         if samples is not None:
             return -self._log_prob(self._draws(samples, generator)).mean(0)
@@ -116,18 +118,12 @@ class PermutationDistribution(Distribution):
     def marginals(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The probability that an item stands at a place: ``(*batch, item, place)``.
 
-        Rows and columns sum to one. Exact, or refused where that is not feasible. With ``samples`` it is
-        instead the share of that many draws, an unbiased estimate.
+        Rows and columns sum to one. Exact, or refused where that is not feasible. With ``samples`` it is an
+        unbiased estimate: the share of that many draws.
         """
         if samples is not None:
-            places = inverse(self._draws(samples, generator), check=False)
-            ticks = torch.zeros((*self.batch_shape, self.n, self.n), device=places.device)
-            return (
-                ticks.scatter_add_(
-                    -1, places.movedim(0, -1), ticks.new_ones(()).expand_as(places.movedim(0, -1))
-                )
-                / samples
-            )
+            orders = self._draws(samples, generator)
+            return count_places(orders, torch.ones((), device=orders.device)) / samples
         if self.n > 1:
             return self._marginals()
         return self._certain().exp()[..., None, None].expand(*self.batch_shape, self.n, self.n)
@@ -142,8 +138,7 @@ class PermutationDistribution(Distribution):
     def mode(self) -> Tensor:
         """A most likely order, ``(*batch, n)``."""
         orders, log_probs = self._enumerated("the mode")
-        best = log_probs.argmax(0)
-        return orders[best]
+        return orders[log_probs.argmax(0)]
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All n! orders, for n up to 8, in lexicographic order: ``(n!, *batch, n)`` or ``(n!, *ones, n)``."""
@@ -161,14 +156,15 @@ class PermutationDistribution(Distribution):
     ) -> "PermutationDistribution":
         """The law restricted to the orders that have the observed items in this relative order, renormalised.
 
-        Observing no or one item returns the law itself. What comes back is exact where it can be: uniform and
-        Plackett-Luce laws at any size; Mallows, generalized Mallows and RIM by dynamic programming over the
-        places of the observed items; other laws by enumeration up to n = 8; a mixture through its components.
-        Beyond, laws that insert items one by one are approximated by AMP, and all others by rejection; such a
-        result says that it is not ``exact``, and one too rare to be estimated is refused.
+        Observing no or one item returns the law itself. The result is exact where that is feasible: uniform
+        and Plackett-Luce laws at any size; Mallows, generalized Mallows and RIM by dynamic programming over
+        the places of the observed items; other laws by enumeration up to n = 8; a mixture through its
+        components. Beyond, laws that insert items one by one are approximated by AMP, and all others are
+        conditioned by rejection. Such a result is not ``exact``; an observation that is too rare to be
+        estimated is refused.
 
         Args:
-            observed: the items, best first; nothing is said of where the others stand.
+            observed: the items, best first.
             max_states: the largest table of the dynamic programme, or list of orders, that is still computed;
                 ``factorank.distributions.conditioning.rules.MAX_STATES`` unless given.
             samples: the largest number of draws that rejection makes to estimate the probability of the
@@ -214,6 +210,7 @@ class PermutationDistribution(Distribution):
         return self._log_prob(torch.arange(self.n, device=self.device))
 
     def _listed(self, what: str) -> Tensor:
+        """All orders ``(n!, n)`` in lexicographic order, for ``what``."""
         if self.n > LARGEST_ENUMERATED:
             raise DistributionError(
                 f"{what} of {type(self).__name__} lists all orders, which is offered for"
@@ -251,6 +248,17 @@ class PermutationDistribution(Distribution):
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={show(value)}" for name, value in self._parameters().items())
         return f"{type(self).__name__}({shown})"
+
+
+def count_places(orders: Tensor, weights: Tensor) -> Tensor:
+    """The summed weights of the draws in which an item stands at a place: ``(*batch, item, place)``.
+
+    Orders are ``(draws, *batch, n)``, weights ``(draws, *batch)`` or what broadcasts to it.
+    """
+    places = inverse(orders, check=False).movedim(0, -1)
+    weights = weights.expand(orders.shape[:-1]).movedim(0, -1)[..., None, :].expand_as(places)
+    counts = weights.new_zeros((*places.shape[:-1], places.shape[-2]))
+    return counts.scatter_add_(-1, places, weights)
 
 
 _LEAST = torch.finfo(torch.float32).min

@@ -179,15 +179,16 @@ class Mixture(PermutationDistribution):
         chosen = torch.multinomial(self.weights.double(), count, replacement=True, generator=generator)
         orders = torch.empty((count, self.n), dtype=torch.int64, device=self.device)
         for k, law in enumerate(self.components):
-            mine = (chosen == k).nonzero().flatten()
-            orders[mine] = law.sample((len(mine),), generator=generator).to(self.device)
+            rows = (chosen == k).nonzero().flatten()
+            orders[rows] = law.sample((len(rows),), generator=generator).to(self.device)
         return orders.view(*shape, self.n)
 
     def _marginals(self) -> Tensor:
-        return self._mean(lambda law: law.marginals())
+        return self._mean([law.marginals() for law in self.components])
 
     def _mean_ranks(self) -> Tensor:
-        return self._mean(lambda law: law.mean_ranks())
+        return self._mean([law.mean_ranks() for law in self.components])
 
-    def _mean(self, of: Any) -> Tensor:
-        return sum(weight * of(law) for weight, law in zip(self.weights, self.components, strict=True))
+    def _mean(self, values: list[Tensor]) -> Tensor:
+        weighted = [weight * value for weight, value in zip(self.weights, values, strict=True)]
+        return torch.stack(weighted).sum(0)

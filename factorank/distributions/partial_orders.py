@@ -1,4 +1,4 @@
-"""Partial rankings: what each voter said of which item is above which."""
+"""Partial rankings: a strict partial order of the items for each voter."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.fitting.checks import Unranked, padded_orders, ranks_of_padded
+from factorank.distributions.fitting.graphs import closure
 from factorank.errors import FactorankError
 from factorank.permutations import check_integer, check_permutation, inverse
 
@@ -18,14 +19,14 @@ class PartialOrderError(FactorankError):
 class PartialOrders:
     """One strict partial order of n items for each voter, transitively closed.
 
-    ``above`` is bool ``(voters, n, n)``: entry ``[v, a, b]`` says that voter v puts a above b, whether they
-    said so or it follows. The constructor takes such a tensor of preferences, on any device, closes it, and
-    refuses cycles. A byte a pair and voter is used: 1,000 voters on 100 items take 10 MB.
+    ``above`` is bool ``(voters, n, n)``: entry ``[v, a, b]`` is true if voter v puts a above b, directly or
+    through others. The constructor takes such a tensor of preferences, on any device, closes it, and refuses
+    cycles. A byte a pair and voter is used: 1,000 voters on 100 items take 10 MB.
 
-    >>> said = PartialOrders.from_preferences(torch.tensor([[0, 2, 1], [0, 1, 0], [1, 0, 2]]), n=3)
-    >>> said
+    >>> partial = PartialOrders.from_preferences(torch.tensor([[0, 2, 1], [0, 1, 0], [1, 0, 2]]), n=3)
+    >>> partial
     PartialOrders(voters=2, n=3)
-    >>> said.above[0].int()  # voter 0: 2 over 1 and 1 over 0, hence 2 over 0
+    >>> partial.above[0].int()  # voter 0: 2 over 1 and 1 over 0, hence 2 over 0
     tensor([[0, 0, 0],
             [1, 0, 0],
             [1, 1, 0]], dtype=torch.int32)
@@ -38,7 +39,7 @@ class PartialOrders:
             raise PartialOrderError(
                 f"partial orders are a bool tensor (voters, n, n), not {above.dtype} {tuple(above.shape)}"
             )
-        self.above = above if _closed else _closure(above)
+        self.above = above if _closed else closure(above)
         if not _closed:
             looped = self.above.diagonal(dim1=1, dim2=2).any(1)
             if bool(looped.any()):
@@ -104,8 +105,8 @@ class PartialOrders:
         """From triples (voter, winner, loser), ``(m, 3)``: the voter puts the winner above the loser.
 
         What follows from several preferences of a voter is added. A cycle is an error that names the voter
-        and the items. ``voters`` counts voters who said nothing, too; otherwise the largest number given
-        decides.
+        and the items. ``voters`` is the number of voters, if some have no preferences; otherwise
+        the largest index decides.
         """
         triples = torch.as_tensor(preferences)
         if triples.numel() == 0:
@@ -153,10 +154,10 @@ class PartialOrders:
         return f"PartialOrders(voters={len(self)}, n={self.n})"
 
     def agrees(self, orders: Tensor) -> Tensor:
-        """Whether orders ``(*sample, voters, n)`` have all that their voter said: bool ``(*sample, voters)``.
+        """Whether each order ``(*sample, voters, n)`` agrees with its voter's: bool ``(*sample, voters)``.
 
-        >>> said = PartialOrders.from_orders(torch.tensor([[1, -1, -1]]))
-        >>> said.agrees(torch.tensor([[[1, 2, 0]], [[0, 1, 2]]]))
+        >>> partial = PartialOrders.from_orders(torch.tensor([[1, -1, -1]]))
+        >>> partial.agrees(torch.tensor([[[1, 2, 0]], [[0, 1, 2]]]))
         tensor([[ True],
                 [False]])
         """
@@ -165,23 +166,15 @@ class PartialOrders:
         return ~(self.above & (rank[..., :, None] > rank[..., None, :])).any(-1).any(-1)
 
 
-def _closure(above: Tensor) -> Tensor:
-    """Warshall's algorithm, for all voters at once."""
-    reach = above.clone()
-    for k in range(above.shape[-1]):
-        reach |= reach[:, :, k, None] & reach[:, None, k, :]
-    return reach
-
-
-def _raise_cycle(said: Tensor, reach: Tensor, voter: int) -> NoReturn:
-    """Name a shortest cycle of what the voter said."""
+def _raise_cycle(above: Tensor, reach: Tensor, voter: int) -> NoReturn:
+    """Name a shortest cycle of the voter's preferences."""
     start = int(reach[voter].diagonal().int().argmax())
     step: dict[int, int] = {}
     frontier = [start]
     while start not in step:
         following = []
         for item in frontier:
-            for other in said[voter, item].nonzero().flatten().tolist():
+            for other in above[voter, item].nonzero().flatten().tolist():
                 if other not in step:
                     step[other] = item
                     following.append(other)

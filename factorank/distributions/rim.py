@@ -27,7 +27,7 @@ class RIM(FactorizedDistribution):
         reference: the order in which items are inserted, ``(*batch, n)``; 0..n-1 unless given.
         logits: unnormalised log-probabilities instead of ``probs``; what is above the diagonal is ignored.
 
-    Both ``probs`` and ``logits`` (normalised) can be read, whichever was given.
+    Both ``probs`` and ``logits`` (normalised) can be read.
 
     Doignon, Pekeč and Regenwetter, "The repeated insertion model for rankings", 2004.
 
@@ -56,24 +56,24 @@ class RIM(FactorizedDistribution):
     ) -> None:
         if (probs is None) == (logits is None):
             raise DistributionError("RIM takes either probs or logits")
-        self._given = "probs" if logits is None else "logits"
+        self._parameter = "probs" if logits is None else "logits"
         table = as_reals(logits if probs is None else probs)  # type: ignore[arg-type]
         if table.ndim < 2 or table.shape[-1] != table.shape[-2]:
-            raise DistributionError(f"RIM takes {self._given} (*batch, n, n), not {tuple(table.shape)}")
+            raise DistributionError(f"RIM takes {self._parameter} (*batch, n, n), not {tuple(table.shape)}")
         n = table.shape[-1]
         if reference is None:
             reference = torch.arange(n, device=table.device)
         reference = as_orders(reference, "RIM", like=table)
         if reference.shape[-1] != n:
             raise DistributionError(
-                f"RIM has {n} rows of {self._given} but a reference of {reference.shape[-1]} items"
+                f"RIM has {n} rows of {self._parameter} but a reference of {reference.shape[-1]} items"
             )
-        batch = common_batch("RIM", reference=reference.shape[:-1], **{self._given: table.shape[:-2]})
+        batch = common_batch("RIM", reference=reference.shape[:-1], **{self._parameter: table.shape[:-2]})
         self.reference = reference.expand(*batch, n)
         super().__init__(batch, n, validate_args)
         if self._validate_args:
-            _check_table(table, self._given)
-        if self._given == "probs":
+            _check_table(table, self._parameter)
+        if self._parameter == "probs":
             normal = table / table.sum(-1, keepdim=True)
             # The inner `where` keeps the zeros' gradients at zero instead of not-a-number.
             self._logits = torch.where(normal > 0, torch.where(normal > 0, normal, 1.0).log(), -math.inf)
@@ -128,7 +128,7 @@ class RIM(FactorizedDistribution):
         return self.reference
 
     def _parameters(self) -> dict[str, Any]:
-        return {self._given: getattr(self, self._given), "reference": self.reference}
+        return {self._parameter: getattr(self, self._parameter), "reference": self.reference}
 
     def _digits(self, code_name: str, log: bool = True) -> Tensor:
         return self._logits if log else self._logits.exp()

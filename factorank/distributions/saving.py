@@ -1,4 +1,4 @@
-"""Laws on disk: a folder with ``law.json``, which says what the law is, and ``law.safetensors``, its numbers.
+"""Laws on disk: a folder with ``law.json``, which describes the law, and ``law.safetensors``, its numbers.
 
 Nothing is pickled: reading a law runs no code from the file.
 """
@@ -63,7 +63,7 @@ def load_law(path: str | os.PathLike[str]) -> PermutationDistribution:
 
     data = (path / TENSORS).read_bytes()
     if hashlib.sha256(data).hexdigest() != about.get("sha256"):
-        _refuse(path / TENSORS, f"it is not the file that {JSON} speaks of, or it is damaged")
+        _refuse(path / TENSORS, f"it is not the file that {JSON} describes, or it is damaged")
     try:
         return _rebuild(about["law"], load(data))
     except (SafetensorError, KeyError, TypeError) as error:
@@ -71,7 +71,7 @@ def load_law(path: str | os.PathLike[str]) -> PermutationDistribution:
 
 
 def law_items(path: str | os.PathLike[str]) -> tuple[str, ...] | None:
-    """The names of the items of a saved law, or None if they were not given."""
+    """The names of the items of a saved law, or None if it was saved without."""
     items = _about(path).get("items")
     return None if items is None else tuple(items)
 
@@ -109,37 +109,37 @@ def _uniform(law: Uniform) -> dict[str, Any]:
     return {"n": law.n, "batch_shape": list(law.batch_shape), "dtype": str(law._zero.dtype).split(".")[1]}
 
 
-def _make_uniform(n: int, batch_shape: list[int], dtype: str) -> Uniform:
+def _build_uniform(n: int, batch_shape: list[int], dtype: str) -> Uniform:
     return Uniform(n, batch_shape=torch.Size(batch_shape), dtype=getattr(torch, dtype))
 
 
-def _make_rim(reference: Tensor, logits: Tensor) -> RIM:
+def _build_rim(reference: Tensor, logits: Tensor) -> RIM:
     law = RIM(logits=logits, reference=reference)
-    law._logits = logits  # as they were: normalising them again would round
+    law._logits = logits  # as they were saved: normalising them again would round
     return law
 
 
-def _make_mixture(weights: Tensor, components: list[PermutationDistribution]) -> Mixture:
+def _build_mixture(weights: Tensor, components: list[PermutationDistribution]) -> Mixture:
     law = Mixture(weights, components)
-    law.weights = weights  # as they were, for the same reason
+    law.weights = weights  # as they were saved, for the same reason
     return law
 
 
-# How each family is taken apart, into numbers and tensors by name, and put together again.
+# How each family is taken apart into numbers and tensors by name, and how it is built from them.
 FAMILIES: dict[type[PermutationDistribution], tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]] = {
-    Uniform: (_uniform, _make_uniform),
+    Uniform: (_uniform, _build_uniform),
     Mallows: (lambda law: {"central": law.central, "phi": law.phi, "weights": law.weights}, Mallows),
     GeneralizedMallows: (lambda law: {"central": law.central, "phis": law.phis}, GeneralizedMallows),
-    RIM: (lambda law: {"reference": law.reference, "logits": law.logits}, _make_rim),
+    RIM: (lambda law: {"reference": law.reference, "logits": law.logits}, _build_rim),
     PlackettLuce: (lambda law: {"logits": law.logits}, PlackettLuce),
-    Mixture: (lambda law: {"weights": law.weights, "components": list(law.components)}, _make_mixture),
+    Mixture: (lambda law: {"weights": law.weights, "components": list(law.components)}, _build_mixture),
 }
 
 
 def _describe(law: PermutationDistribution, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if type(law) not in FAMILIES:
-        known = ", ".join(family.__name__ for family in FAMILIES)
-        raise LawFileError(f"a {type(law).__name__} cannot be saved; these can: {known}")
+        names = ", ".join(family.__name__ for family in FAMILIES)
+        raise LawFileError(f"a {type(law).__name__} cannot be saved; these can: {names}")
     described: dict[str, Any] = {"family": type(law).__name__}
     for name, value in FAMILIES[type(law)][0](law).items():
         if name == "components":
@@ -159,22 +159,22 @@ def _describe(law: PermutationDistribution, prefix: str, tensors: dict[str, Tens
 def _rebuild(described: dict[str, Any], tensors: dict[str, Tensor]) -> PermutationDistribution:
     parts = dict(described)
     family, report = parts.pop("family"), parts.pop("report", None)
-    made = {kind.__name__: make for kind, (_, make) in FAMILIES.items()}
-    if family not in made:
-        raise LawFileError(f"the law is of an unknown family, {family!r}; known are {', '.join(made)}")
+    builders = {kind.__name__: build for kind, (_, build) in FAMILIES.items()}
+    if family not in builders:
+        raise LawFileError(f"the law is of an unknown family, {family!r}; known are {', '.join(builders)}")
     for name, value in parts.items():
         if name == "components":
             parts[name] = [_rebuild(each, tensors) for each in value]
         elif isinstance(value, dict):
             parts[name] = tensors[value["tensor"]]
-    law = made[family](**parts)
+    law = builders[family](**parts)
     if report is not None:
         law.report = _report(report)
     return law
 
 
 def _plain(value: Any) -> Any:
-    """JSON knows no infinity: such numbers become text."""
+    """The value for JSON, which has no infinity: such numbers become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
@@ -182,16 +182,16 @@ def _plain(value: Any) -> Any:
     return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def _report(given: dict[str, Any]) -> FitReport:
-    known = {field.name for field in fields(FitReport)}
-    kept = {name: value for name, value in given.items() if name in known}
-    for name, value in kept.items():
+def _report(plain: dict[str, Any]) -> FitReport:
+    names = {field.name for field in fields(FitReport)}
+    facts = {name: value for name, value in plain.items() if name in names}
+    for name, value in facts.items():
         if isinstance(value, list):
             numbers = name != "warnings"
-            kept[name] = tuple(float(entry) if numbers else entry for entry in value)
+            facts[name] = tuple(float(entry) if numbers else entry for entry in value)
         elif isinstance(value, str) and name != "family":
-            kept[name] = float(value)
-    return FitReport(**kept)
+            facts[name] = float(value)
+    return FitReport(**facts)
 
 
 def _about(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 import torch
-from law_cases import CASES
 from torch.distributions import kl_divergence
 
 import factorank as fr
 from factorank.distributions import expected_kendall
+from tests.distributions.law_cases import CASES
 
 FACTORIZED = ["mallows", "weighted-mallows", "generalized-mallows", "rim"]
 

@@ -1,42 +1,19 @@
 """What every law must do, in one test each; `law_cases.CASES` lists the laws."""
 
-import itertools
 import math
 import pickle
 
 import pytest
 import torch
-from law_cases import CASES
-from scipy.stats import chisquare
 from torch.distributions import Categorical, MixtureSameFamily
 
 import factorank as fr
 from factorank.distributions import PermutationDistribution
+from tests.distributions.draws import all_orders, p_value
+from tests.distributions.law_cases import CASES
 
 laws = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 by_enumeration = PermutationDistribution
-
-
-def all_orders(n):
-    return torch.tensor(list(itertools.permutations(range(n))), dtype=torch.int64).view(math.factorial(n), n)
-
-
-def p_value(law, draws):
-    """Chi-square test of draws ``(samples, n)`` against ``log_prob``; impossible orders must not occur."""
-    orders = all_orders(law.n)
-    probabilities = law.log_prob(orders).exp().double()
-    counts = torch.bincount(fr.index_of(draws), minlength=len(orders))
-    assert counts[probabilities == 0].sum() == 0
-    possible = probabilities > 0
-    expected = probabilities[possible] / probabilities.sum() * len(draws)
-    if possible.sum() == 1:
-        return 1.0
-    small = expected < 5
-    observed = counts[possible].double()
-    if small.any():  # the test wants five or more in each cell
-        observed = torch.cat((observed[~small], observed[small].sum()[None]))
-        expected = torch.cat((expected[~small], expected[small].sum()[None]))
-    return chisquare(observed, expected).pvalue
 
 
 @laws

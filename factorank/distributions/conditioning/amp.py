@@ -17,11 +17,11 @@ class AMP(PermutationDistribution):
     r"""A law on the orders that agree with each voter's partial order, close to a RIM given that order.
 
     The items of the reference are inserted one after the other, as under the RIM (a Mallows law is one), but
-    only into the slots that the partial order allows: behind all that must be above, before all that must be
-    below; the probabilities of these slots are renormalised. Transitivity leaves at least one slot, so that
-    the support is exactly the set of linear extensions of the partial order (as far as the RIM reaches).
+    only into the slots that the partial order allows: behind all items that must be above and before all that
+    must be below. The probabilities of these slots are renormalised. Transitivity leaves at least one slot,
+    so that the support is the set of linear extensions of the partial order (as far as the RIM reaches).
 
-    ``sample`` and ``log_prob`` speak of this law, which is not the posterior
+    ``sample`` and ``log_prob`` are those of this law, which is not the posterior
     :math:`P(x \mid \text{partial order})` itself. It is a proposal for it: the importance weight
     :math:`P(x)/Q(x)`, the product of the masses of the allowed slots, is at most one, and its mean over draws
     is an unbiased estimate of the probability that the RIM gives the partial order
@@ -37,10 +37,10 @@ class AMP(PermutationDistribution):
         partial: one partial order a voter.
 
     >>> import factorank as fr
-    >>> said = PartialOrders.from_orders(torch.tensor([[2, 1, -1]]), unranked="incomparable")
-    >>> amp = AMP(fr.Mallows(torch.arange(3), phi=0.5), said)
+    >>> partial = fr.PartialOrders.from_orders(torch.tensor([[2, 1, -1]]), unranked="incomparable")
+    >>> amp = AMP(fr.Mallows(torch.arange(3), phi=0.5), partial)
     >>> orders = amp.sample((1000,), generator=torch.Generator().manual_seed(0))
-    >>> orders.shape, said.agrees(orders).all()
+    >>> orders.shape, partial.agrees(orders).all()
     (torch.Size([1000, 1, 3]), tensor(True))
     """
 
@@ -127,6 +127,6 @@ def effective_sample_size(log_weights: Tensor, dim: int = 0) -> Tensor:
 
 
 def new_seed(generator: torch.Generator | None) -> int:
-    """A seed for the compiled loops, drawn from torch's generator or the one given."""
+    """A seed for the compiled loops, drawn from ``generator`` or torch's own."""
     device = "cpu" if generator is None else generator.device
     return int(torch.randint(2**62, (), generator=generator, device=device))

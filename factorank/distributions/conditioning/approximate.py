@@ -9,7 +9,7 @@ from torch import Tensor
 from factorank.codes import code
 from factorank.distributions.conditioning.amp import effective_sample_size
 from factorank.distributions.conditioning.conditioned import Conditioned
-from factorank.distributions.conditioning.enumeration import by_enumeration
+from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration, enumerable
 from factorank.distributions.conditioning.rules import Effort, conditioning_rule
 from factorank.distributions.drawing import draw_index
 from factorank.distributions.factorized import FactorizedDistribution
@@ -18,9 +18,9 @@ from factorank.errors import DistributionError
 from factorank.permutations import inverse
 
 OVERSAMPLING = 8
-"""How many proposals are made for each draw that is asked for."""
+"""The number of proposals for each draw."""
 LEAST_PROPOSALS = 1024
-"""How many proposals are made at least, however few draws are asked for."""
+"""The least number of proposals, however few the draws."""
 
 
 class Importance(NamedTuple):
@@ -51,10 +51,10 @@ class AMPConditioned(Conditioned):
     r"""An approximation of a law given the order of some items; ``exact`` is False.
 
     The AMP proposal draws the digits of the code one by one from the law, each time restricted to the values
-    that agree with the observation. The product of the probabilities of what was allowed is the importance
+    that agree with the observation. The product of the probabilities of the allowed values is the importance
     weight. ``sample`` makes :data:`OVERSAMPLING` proposals for each draw (:data:`LEAST_PROPOSALS` at least)
-    and resamples them by weight, with repetition: the draws approach the law as proposals are added, and
-    ``importance(count).effective_sample_size`` tells how far to trust them. ``log_prob`` is refused;
+    and resamples them by weight, with repetition. The draws approach the law as proposals are added;
+    ``importance(count).effective_sample_size`` measures how far they can be trusted. ``log_prob`` is refused;
     ``log_prob_estimate`` gives an estimate.
 
     Lu and Boutilier, "Effective sampling and learning for Mallows models with pairwise-preference data",
@@ -75,7 +75,7 @@ class AMPConditioned(Conditioned):
         self._in_places = "insertion" not in getattr(law, "code_names", ("insertion",))
 
     def importance(self, proposals: int, *, generator: torch.Generator | None = None) -> Importance:
-        """Make that many proposals for each row of the batch; gradients are not tracked."""
+        """That many proposals for each row of the batch; gradients are not tracked."""
         if proposals < 1:
             raise DistributionError(f"importance takes at least 1 proposal, not {proposals}")
         with torch.no_grad():
@@ -139,28 +139,26 @@ class AMPConditioned(Conditioned):
     def _propose_insertions(
         self, rows: tuple[int, ...], generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
-        chain = inverse(self._reference, check=False)[
-            ..., self.observed
-        ]  # (*batch, r), named by the reference
+        chain = inverse(self._reference, check=False)[..., self.observed]  # places in the reference
         digits = torch.zeros((*rows, self.n), dtype=torch.int64, device=self.device)
         log_weights = torch.zeros(rows, dtype=torch.float64, device=self.device)
         places = torch.full((*rows, len(self.observed)), -1, device=self.device)
-        turn = torch.arange(len(self.observed), device=self.device)
+        position = torch.arange(len(self.observed), device=self.device)
         for i in range(self.n):
             slots = torch.arange(i + 1, device=self.device)
-            mine = chain == i
+            here = chain == i
             inserted = chain < i
-            observed = mine.any(-1, keepdim=True)
-            c = mine.to(torch.int64).argmax(-1, keepdim=True)
-            low = torch.where(inserted & (turn < c) & observed, places, -1).amax(-1, keepdim=True)
-            high = torch.where(inserted & (turn > c) & observed, places, i).amin(-1, keepdim=True)
+            observed = here.any(-1, keepdim=True)
+            c = here.to(torch.int64).argmax(-1, keepdim=True)
+            low = torch.where(inserted & (position < c) & observed, places, -1).amax(-1, keepdim=True)
+            high = torch.where(inserted & (position > c) & observed, places, i).amin(-1, keepdim=True)
             slot, log_mass = _restricted(
                 self._next(digits, i, i + 1), (slots > low) & (slots <= high), generator
             )
             digits[..., i] = slot
             log_weights += log_mass
             places = places + (inserted & (places >= slot[..., None]))
-            places = torch.where(mine, slot[..., None], places)
+            places = torch.where(here, slot[..., None], places)
         return digits, log_weights
 
     def _propose_places(
@@ -172,9 +170,9 @@ class AMPConditioned(Conditioned):
         log_weights = torch.zeros(rows, dtype=torch.float64, device=self.device)
         index = chain.expand(*rows, r)  # of each observed item among those left
         placed = torch.zeros((*rows, 1), dtype=torch.int64, device=self.device)
-        turn = torch.arange(r, device=self.device)
+        position = torch.arange(r, device=self.device)
         for i in range(self.n):
-            waiting = turn > placed
+            waiting = position > placed
             forbidden = torch.zeros((*rows, self.n + 1), dtype=torch.bool, device=self.device)
             forbidden.scatter_(-1, torch.where(waiting, index, self.n), True)
             size = self.n - i
@@ -182,8 +180,8 @@ class AMPConditioned(Conditioned):
             digits[..., i] = digit
             log_weights += log_mass
             column = digit[..., None]
-            placed = placed + ((index == column) & (turn == placed)).any(-1, keepdim=True)
-            index = index - ((index > column) & (turn >= placed)).to(torch.int64)
+            placed = placed + ((index == column) & (position == placed)).any(-1, keepdim=True)
+            index = index - ((index > column) & (position >= placed)).to(torch.int64)
         return digits, log_weights
 
 
@@ -200,4 +198,4 @@ def _restricted(
 
 @conditioning_rule(GRIM)
 def _condition_grim(law: GRIM, observed: Tensor, effort: Effort) -> Conditioned:
-    return by_enumeration(law, observed, effort) or AMPConditioned(law, observed)
+    return (ConditionedByEnumeration if enumerable(law, effort) else AMPConditioned)(law, observed)

@@ -33,9 +33,7 @@ class ConditionedByEnumeration(Conditioned):
         return new
 
 
-def by_enumeration(
-    law: PermutationDistribution, observed: Tensor, effort: Effort
-) -> ConditionedByEnumeration | None:
-    """The law conditioned by enumeration; None where there are too many orders or no exact ``log_prob``."""
-    feasible = law.n <= LARGEST_ENUMERATED and math.factorial(law.n) <= effort.max_states
-    return ConditionedByEnumeration(law, observed) if feasible and law.exact else None
+def enumerable(law: PermutationDistribution, effort: Effort) -> bool:
+    """Whether the orders are few enough to be listed, and ``log_prob`` is exact."""
+    few = law.n <= LARGEST_ENUMERATED and math.factorial(law.n) <= effort.max_states
+    return few and law.exact

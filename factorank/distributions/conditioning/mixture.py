@@ -1,4 +1,4 @@
-"""Mixtures given the order of some items: the components conditioned, and weighted anew."""
+"""Mixtures given the order of some items: the components conditioned and reweighted."""
 
 import math
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ def _condition_mixture(
 
 
 def _log_evidence(law: PermutationDistribution, generator: torch.Generator) -> Tensor:
-    """The log-probability of what a law was conditioned on, estimated where it is not known."""
+    """The log-probability of the observation, estimated where it is not known exactly."""
     if isinstance(law, Conditioned):
         return law.estimate_log_evidence(generator)
     return law.log_evidence  # type: ignore[attr-defined]

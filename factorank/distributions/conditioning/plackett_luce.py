@@ -39,7 +39,7 @@ class ConditionedPlackettLuce(Conditioned):
             chain = (log_times[..., self.observed] - rates).logcumsumexp(-1)
             log_times -= logits
             log_times[..., self.observed] = chain
-            # Gaps below the resolution of float64 leave ties, which the sort may turn round.
+            # Gaps below the resolution of float64 leave ties, which the sort may invert.
             out.copy_(self._chained(order_of_clocks(log_times)))
 
         return map_uniform(ring, (*shape, *logits.shape), logits.ndim, self.device, generator)
@@ -48,9 +48,9 @@ class ConditionedPlackettLuce(Conditioned):
     def mode(self) -> Tensor:
         """A most likely order that agrees with the observation; exact at any size.
 
-        The others stand by falling score, since swapping two of them into that order makes what is left
-        lighter at every step. How they are merged with the observed ones is found by dynamic programming over
-        (observed placed, others placed), which minimises the summed logarithms of what is left.
+        The other items stand by falling score, since swapping two of them into that order lowers the weight
+        that is left at every step. They are merged with the observed ones by dynamic programming over
+        (observed placed, others placed), which minimises the summed logarithms of the weight that is left.
         """
         with torch.no_grad():
             logits = self.law.logits.double()
@@ -77,35 +77,35 @@ class ConditionedPlackettLuce(Conditioned):
         return ranks
 
 
-def _merge(one: Tensor, other: Tensor, logits: Tensor) -> Tensor:
+def _merge(first: Tensor, second: Tensor, logits: Tensor) -> Tensor:
     """Merge two lists of items ``(*batch, r)``, ``(*batch, m)`` into the most likely Plackett-Luce order."""
-    r, m = one.shape[-1], other.shape[-1]
+    r, m = first.shape[-1], second.shape[-1]
     pad = torch.nn.functional.pad
     left = [
         pad(logits.gather(-1, items).flip(-1).logcumsumexp(-1).flip(-1), (0, 1), value=-math.inf)
-        for items in (one, other)
+        for items in (first, second)
     ]
     # cost[a, b]: the least sum of log(weight left) from the state with a and b items placed on; the states
     # with a + b = t are those with t items placed, and are handled together.
     here = torch.logaddexp(left[0][..., :, None], left[1][..., None, :])  # (*batch, r + 1, m + 1)
     cost = torch.full(here.shape, math.inf, dtype=here.dtype, device=here.device)
     cost[..., r, m] = 0.0
-    take = torch.zeros(here.shape, dtype=torch.bool, device=here.device)
+    from_first = torch.zeros(here.shape, dtype=torch.bool, device=here.device)
     for t in reversed(range(r + m)):
         a = torch.arange(max(0, t - m), min(r, t) + 1, device=here.device)
         b = t - a
-        first = torch.where(a < r, cost[..., (a + 1).clamp(max=r), b], math.inf)
-        second = torch.where(b < m, cost[..., a, (b + 1).clamp(max=m)], math.inf)
-        take[..., a, b] = first <= second
-        cost[..., a, b] = here[..., a, b] + torch.minimum(first, second)
-    a = torch.zeros(one.shape[:-1], dtype=torch.int64, device=here.device)
+        cost_first = torch.where(a < r, cost[..., (a + 1).clamp(max=r), b], math.inf)
+        cost_second = torch.where(b < m, cost[..., a, (b + 1).clamp(max=m)], math.inf)
+        from_first[..., a, b] = cost_first <= cost_second
+        cost[..., a, b] = here[..., a, b] + torch.minimum(cost_first, cost_second)
+    a = torch.zeros(first.shape[:-1], dtype=torch.int64, device=here.device)
     order = []
     for t in range(r + m):
         b = t - a
-        chosen = take.flatten(-2).gather(-1, (a * (m + 1) + b)[..., None]).squeeze(-1)
-        from_one = one.gather(-1, a.clamp(max=r - 1)[..., None]).squeeze(-1)
-        from_other = other.gather(-1, b.clamp(max=m - 1)[..., None]).squeeze(-1)
-        order.append(torch.where(chosen, from_one, from_other))
+        chosen = from_first.flatten(-2).gather(-1, (a * (m + 1) + b)[..., None]).squeeze(-1)
+        next_first = first.gather(-1, a.clamp(max=r - 1)[..., None]).squeeze(-1)
+        next_second = second.gather(-1, b.clamp(max=m - 1)[..., None]).squeeze(-1)
+        order.append(torch.where(chosen, next_first, next_second))
         a = a + chosen
     return torch.stack(order, -1)
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.types import _size
 
-from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.base import PermutationDistribution, count_places
 from factorank.distributions.conditioning.conditioned import Conditioned
-from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration, by_enumeration
+from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration, enumerable
 from factorank.distributions.conditioning.rules import (
     LEAST_ACCEPTED,
     MAX_DRAWS,
@@ -19,27 +19,27 @@ from factorank.distributions.conditioning.rules import (
 )
 from factorank.distributions.constraints import permutation
 from factorank.errors import DistributionError
-from factorank.permutations import inverse, is_permutation
+from factorank.permutations import is_permutation
 
 ENOUGH_ACCEPTED = 4096
 """The number of draws that agree at which the estimate stops: its relative error is below 1/64 then."""
 FIRST_ROUND = 1024
-"""The number of draws of the first round; each further round doubles their total."""
+"""The number of draws of the first round; each further round doubles the total."""
 _CELLS = 2**24
 """The number of items, over the draws of a round and the batch, that are held at once."""
 _PATIENCE = 64
-"""Sampling gives up after this many times the draws that the estimated share lets expect."""
+"""Sampling gives up after this many times the expected number of draws."""
 
 
 class ConditionedByRejection(Conditioned):
     r"""A law given the order of some items, by keeping the draws that agree with it.
 
     ``sample`` is exact: it draws from the law until enough draws agree. ``log_evidence`` is the logarithm of
-    the share of the draws that agreed when the law was made. It is an estimate, with standard error
+    the share of the draws that agree. It is an estimate, with standard error
     ``log_evidence_error``. ``log_prob`` subtracts it, so that ``exact`` is False; gradients are not tracked.
     ``marginals`` and ``mean_ranks`` are means over the ``effective_sample_size`` draws that agreed.
 
-    Draws are made in rounds, until 4,096 agree in each row of the batch or ``samples`` are made.
+    Draws come in rounds, until 4,096 agree in each row of the batch or there are ``samples``.
     :class:`RareObservation` is raised if fewer than 32 agree in some row. Draws that are no permutations, as
     some laws have, do not agree.
 
@@ -72,26 +72,21 @@ class ConditionedByRejection(Conditioned):
         super().__init__(law, observed, share.log())
 
     def _estimate(self, samples: int, generator: torch.Generator | None) -> tuple[int, Tensor, Tensor]:
-        """The number of draws, how many agreed ``(*batch,)``, and at which places the items stood then."""
+        """The number of draws, of those that agree ``(*batch,)``, and of these by item and place."""
         law, n = self.law, self.law.n
         dtype, device = torch.get_default_dtype(), law.device
         accepted = torch.zeros(law.batch_shape, dtype=dtype, device=device)
         counts = torch.zeros((*law.batch_shape, n, n), dtype=dtype, device=device)
-        draws, goal = 0, min(FIRST_ROUND, samples)
-        while True:
-            while draws < goal:
-                step = min(goal - draws, max(_CELLS // max(law.batch_shape.numel() * n, 1), 1))
-                orders = law.sample((step,), generator=generator)
-                agreed = self._agreed(orders)
-                accepted += agreed.sum(0)
-                places = inverse(orders, check=False).clamp(0, max(n - 1, 0)).movedim(0, -1)
-                counts.scatter_add_(
-                    -1, places, agreed.to(dtype).movedim(0, -1)[..., None, :].expand_as(places)
-                )
-                draws += step
-            if draws == samples or bool((accepted >= ENOUGH_ACCEPTED).all()):
-                break
-            goal = min(2 * draws, samples)
+        draws = 0
+        while draws < samples and (draws == 0 or bool((accepted < ENOUGH_ACCEPTED).any())):
+            step = min(max(draws, FIRST_ROUND), samples - draws, self._most_draws())
+            orders = law.sample((step,), generator=generator)
+            agreed = self._agreed(orders)
+            accepted += agreed.sum(0)
+            # Draws that do not agree weigh nothing; they may be no permutations, which have no inverse.
+            orders = torch.where(agreed[..., None], orders, torch.arange(n, device=device))
+            counts += count_places(orders, agreed.to(dtype))
+            draws += step
         rare = accepted < LEAST_ACCEPTED
         if bool(rare.any()):
             row = [int(i) for i in rare.nonzero()[0]]
@@ -99,9 +94,14 @@ class ConditionedByRejection(Conditioned):
             raise RareObservation(
                 f"the observed order {self.observed.tolist()} agrees with {int(accepted[tuple(row)])} of"
                 f" {draws:,} draws of {type(law).__name__}{where}; conditioning by rejection takes at least"
-                f" {LEAST_ACCEPTED}, and samples= sets the largest number of draws"
+                f" {LEAST_ACCEPTED}, and {{parameter}} sets the largest number of draws",
+                parameter="samples",
             )
         return draws, accepted, counts
+
+    def _most_draws(self) -> int:
+        """The largest number of draws that are held at once."""
+        return max(_CELLS // max(self.law.batch_shape.numel() * self.law.n, 1), 1)
 
     def _agreed(self, orders: Tensor) -> Tensor:
         agreed = self.agrees(orders)
@@ -129,9 +129,9 @@ class ConditionedByRejection(Conditioned):
             if left <= 0:
                 raise DistributionError(
                     f"{missing} of {count} draws that agree with {self.observed.tolist()} are missing after"
-                    f" {_PATIENCE} times the draws that they should take"
+                    f" {_PATIENCE} times the expected number of draws"
                 )
-            step = min(math.ceil(1.1 * missing / least_share) + 16, max(_CELLS // (rows * self.n), 1), left)
+            step = min(math.ceil(1.1 * missing / least_share) + 16, self._most_draws(), left)
             left -= step
             orders = self.law.sample((step,), generator=generator)
             agreed = self._agreed(orders).view(step, rows)
@@ -161,6 +161,7 @@ class ConditionedByRejection(Conditioned):
 def _condition_any(
     law: PermutationDistribution, observed: Tensor, effort: Effort
 ) -> ConditionedByEnumeration | ConditionedByRejection:
-    return by_enumeration(law, observed, effort) or ConditionedByRejection(
-        law, observed, samples=effort.samples, generator=effort.seeded(law.device)
-    )
+    if enumerable(law, effort):
+        return ConditionedByEnumeration(law, observed)
+    generator = effort.seeded(law.device)
+    return ConditionedByRejection(law, observed, samples=effort.samples, generator=generator)

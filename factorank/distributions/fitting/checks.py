@@ -12,7 +12,7 @@ from factorank.errors import PermutationError
 from factorank.permutations import as_rows, check_integer, check_permutation, row_name
 
 Unranked = Literal["below", "incomparable"]
-"""What a ranking says of the items it leaves out: they come after all listed ones, or nothing."""
+"""The items that a ranking leaves out come after all listed ones, or are incomparable with them."""
 
 
 def complete_votes(orders: Tensor, weights: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
@@ -106,7 +106,7 @@ def ranks_of_padded(rows: np.ndarray, n: int, left_out: int) -> np.ndarray:
 
 
 def row_weights(weights: Tensor | None, orders_shape: tuple[int, ...]) -> np.ndarray:
-    """Weights as float64 ``(rows,)``, ones if there are none given; at least one is positive."""
+    """Weights as float64 ``(rows,)``, ones if they are None; at least one is positive."""
     count = int(np.prod(orders_shape))
     if weights is None:
         return np.ones(count)

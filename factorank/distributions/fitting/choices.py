@@ -1,4 +1,4 @@
-"""The likelihood of choices, as Plackett-Luce has it: the data, who beats whom, and the ascent."""
+"""The likelihood of the choices in rankings under Plackett-Luce: the data, who beats whom, the ascent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def beats(data: Choices, n: int) -> np.ndarray:
 
 
 def split_choices(data: Choices, groups: list[np.ndarray]) -> Choices:
-    """Every ranking cut into one for each group of items: what matters when the groups are far apart."""
+    """Every ranking cut into one for each group of items, which is all that matters for groups far apart."""
     label = np.empty(sum(map(len, groups)), dtype=np.int64)
     for name, group in enumerate(groups):
         label[group] = name
@@ -98,7 +98,7 @@ def climb(
             tried = value(logits + step)
             if tried[0] >= objective + 1e-4 * slope:
                 break
-            # Near the maximum the gain drowns in the rounding of the sum; the gradient still tells.
+            # Near the maximum the gain is below the rounding of the sum; the gradient still falls.
             if slope < 1e-12 * abs(objective) and np.abs(tried[2]).max() < np.abs(gradient).max():
                 break
             step, slope = step / 2, slope / 2

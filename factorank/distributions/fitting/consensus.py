@@ -30,8 +30,8 @@ def consensus(orders: Tensor, weights: Tensor | None = None) -> Consensus:
     rest A by a majority, some best order puts A above B (the extended Condorcet criterion), so the items fall
     into groups, top to bottom, that are ordered on their own: by dynamic programming over subsets up to 16
     items, which is exact, and by a local search over moves of one item, from the Borda and Copeland orders,
-    beyond. ``exact`` says whether all groups were small enough. Of several best orders it is always the
-    same one.
+    beyond. ``exact`` is true if all groups were small enough. Of several best orders the result is always the
+    same.
 
     Kemeny, "Mathematics without numbers", 1959; Truchon, "An extension of the Condorcet criterion", 1998.
 

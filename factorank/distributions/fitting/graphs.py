@@ -1,13 +1,18 @@
-"""Who is above whom: transitive closure and strongly connected groups of a small dense graph."""
+"""Transitive closure and strongly connected groups of a small dense graph: who is above whom."""
+
+from typing import TypeVar
 
 import numpy as np
+from torch import Tensor
+
+Edges = TypeVar("Edges", np.ndarray, Tensor)
 
 
-def closure(edges: np.ndarray) -> np.ndarray:
-    """Warshall's transitive closure of bool ``(n, n)``: ``[a, b]`` says that b can be reached from a."""
-    reach = edges.copy()
-    for k in range(len(reach)):
-        reach |= reach[:, k, None] & reach[k]
+def closure(edges: Edges) -> Edges:
+    """Warshall's transitive closure of bool ``(*batch, n, n)``: whether b can be reached from a."""
+    reach = edges | edges
+    for k in range(reach.shape[-1]):
+        reach |= reach[..., :, k, None] & reach[..., None, k, :]
     return reach
 
 

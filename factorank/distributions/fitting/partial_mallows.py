@@ -59,8 +59,8 @@ def fit_partial_mallows(
     The same random numbers serve every iteration, so that the iteration has a fixed point and "converged"
     means that weights and dispersions moved by less than the tolerance and the centres not at all. The
     log-likelihood reported is estimated afresh, with four times the samples and other random numbers, so it
-    is not flattered by the fit (half the variance of a voter's estimate is added, which a logarithm of a mean
-    falls short by); its standard error and the least effective sample size stand beside it.
+    is not biased by the fit (half the variance of a voter's estimate is added, by which the logarithm of a
+    mean is too low); its standard error and the least effective sample size are reported, too.
 
     Lu and Boutilier, JMLR 2014.
     """
@@ -137,7 +137,7 @@ class _Expected:
 
 
 def _expect(state: _State, related: np.ndarray, voters: np.ndarray, samples: int, seed: int) -> _Expected:
-    """The E-step: what completions drawn by AMP, weighted, tell of each component."""
+    """The E-step, by weighted completions that AMP draws."""
     from factorank.kernels.completions import expected_counts
 
     k, n = len(state.orders), related.shape[-1]

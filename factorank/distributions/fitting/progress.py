@@ -1,4 +1,4 @@
-"""A progress bar, when asked for and when there is a terminal to show it on."""
+"""A progress bar, on a terminal."""
 
 from collections.abc import Iterator
 

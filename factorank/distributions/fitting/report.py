@@ -7,7 +7,7 @@ from factorank.errors import FactorankError
 
 
 class FitWarning(UserWarning):
-    """The data do not determine what was asked for; the message says which items or voters are to blame."""
+    """The data do not determine the law; the message names the items or voters that are the cause."""
 
 
 class FitError(FactorankError):
@@ -33,7 +33,7 @@ class FitReport:
 
     family: str
     rankings: float
-    """How many rankings there were; the sum of the weights where weights were given."""
+    """The number of rankings, or the sum of their weights."""
     log_likelihood: float
     """In nats, of all rankings together; without any penalty."""
     parameters: int

@@ -20,13 +20,13 @@ class LehmerProgramme(Programme):
 
     def __init__(self, chain: list[int], n: int, best: bool) -> None:
         super().__init__(chain, n, best)
-        self.turns = len(chain) - 1
+        self.last = len(chain) - 1
         self.next = [sorted(chain[c:]).index(chain[c]) for c in range(len(chain))]
 
     def states(self, limit: int) -> int:
         total = 0
         for i in range(self.n):
-            total += sum(math.comb(self.n - i, len(self.chain) - c) for c in range(min(i + 1, self.turns)))
+            total += sum(math.comb(self.n - i, len(self.chain) - c) for c in range(min(i + 1, self.last)))
             if total > limit:
                 break
         return total
@@ -38,9 +38,9 @@ class LehmerProgramme(Programme):
         if self.best:
             free[:-1] = self.table.amax(-1).flip(0).cumsum(0).flip(0)
         # beyond[i][c]: by the number of the set of indices, after i places are filled; never where none is.
-        self.beyond = [[never] * self.turns + [free[i : i + 1]] for i in range(self.n + 1)]
+        self.beyond = [[never] * self.last + [free[i : i + 1]] for i in range(self.n + 1)]
         for i in reversed(range(self.n)):
-            for c in range(min(i + 1, self.turns)):
+            for c in range(min(i + 1, self.last)):
                 sets = self.numbering.sets(self.n - i, len(self.chain) - c)
                 if len(sets):
                     self.beyond[i][c] = self._totals(sets, partial(self._weights, i, c), self.n - i)
@@ -58,7 +58,7 @@ class LehmerProgramme(Programme):
         weights = weights.masked_fill((left == places[..., None]).any(-2), NEVER)
         chosen, rest = self._without_next(c, places)
         number = (
-            self.numbering.of(rest).clamp(max=len(go) - 1) if c + 1 < self.turns else torch.zeros_like(chosen)
+            self.numbering.of(rest).clamp(max=len(go) - 1) if c + 1 < self.last else torch.zeros_like(chosen)
         )
         weights = torch.where(left == chosen[:, None], go[number][:, None], weights)
         return self.table[i, : self.n - i] + weights
@@ -76,7 +76,7 @@ class LehmerProgramme(Programme):
         for i in range(self.n):
             arrived: dict[int, list[tuple[Tensor, Tensor]]] = {}
             for c, (rows, places) in groups.items():
-                if c == self.turns:
+                if c == self.last:
                     digits[rows, i] = self._draw_free(i, len(rows), generator)
                     arrived.setdefault(c, []).append((rows, places))
                     continue

@@ -24,7 +24,7 @@ _CELLS = 2**22
 class Programme(ABC):
     """The dynamic programme for one law and one observed chain of its items, named by the reference.
 
-    With ``best`` it looks for the most likely digits instead: sums become maxima, and draws the best choice.
+    With ``best`` it finds the most likely digits: sums become maxima, and draws become the best choice.
     """
 
     log_evidence: Tensor
@@ -56,7 +56,7 @@ class Programme(ABC):
         return weights.argmax(-1) if self.best else draw_index(weights.log_softmax(-1), generator)
 
     def _draw_free(self, i: int, count: int, generator: torch.Generator | None) -> Tensor:
-        """Draw the digit i where the observation has no say."""
+        """Draw digit i where the observation does not restrict it."""
         if self.best:
             return self.table[i].argmax().expand(count)
         cumulative = self.table[i].detach().exp().cumsum(-1)

@@ -5,26 +5,21 @@ import math
 
 import pytest
 import torch
-from law_cases import CASES
-from test_laws import all_orders, p_value
 from torch.distributions import Categorical, MixtureSameFamily
 
 import factorank as fr
 from factorank.distributions import PermutationDistribution
 from factorank.distributions.conditioning.approximate import AMPConditioned
-from factorank.distributions.conditioning.conditioned import Conditioned, ConditionedOnAll
+from factorank.distributions.conditioning.conditioned import ConditionedOnAll
 from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration
-from factorank.distributions.conditioning.factorized import ConditionedFactorized, states_needed
+from factorank.distributions.conditioning.factorized import ConditionedFactorized
 from factorank.distributions.conditioning.plackett_luce import ConditionedPlackettLuce
 from factorank.distributions.conditioning.rejection import ConditionedByRejection
 from factorank.distributions.conditioning.uniform import ConditionedUniform
+from tests.distributions.draws import all_orders, p_value
+from tests.distributions.law_cases import CASES
 
 laws = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-approximated = pytest.mark.parametrize(
-    "case",
-    [case for name, case in CASES.items() if name not in ("uniform", "plackett-luce")],
-    ids=lambda c: c.name,
-)
 
 
 def restricted(law, observed):
@@ -195,96 +190,3 @@ def test_which_law_conditions_how():
     assert kind(CASES["grim"].law(6), max_states=700) is AMPConditioned
     assert kind(CASES["grim"].law(n)) is AMPConditioned
     assert kind(fr.PlackettLuce(torch.zeros(n)).condition([0, 2]), [3, 4]) is ConditionedByRejection
-
-
-def test_states_are_counted():
-    law = fr.Mallows(range(40), 0.9)
-    observed = torch.tensor([30, 10, 20])
-    # From 10 on the place of item 10 is tracked alone, from 20 on that of item 10 (30 goes before it).
-    assert states_needed(law, observed, 10**9) == sum(range(11, 31))
-    assert states_needed(law, observed, 5) > 5
-    assert not law.condition(observed, max_states=409).exact
-    assert law.condition(observed, max_states=410).exact
-
-
-@pytest.mark.parametrize("weights", [None, torch.ones(30, dtype=torch.float64)])
-def test_both_dynamic_programmes_agree_on_a_long_order(weights):
-    """Weights of one give the plain law, which is conditioned by another recursion."""
-    law = fr.Mallows(torch.arange(30), torch.tensor(0.8, dtype=torch.float64), weights)
-    observed = [25, 3, 14]
-    given = law.condition(observed, max_states=10**6)
-    other = fr.RIM(logits=fr.Mallows(torch.arange(30), law.phi)._digits("insertion")).condition(observed)
-    torch.testing.assert_close(given.log_evidence, other.log_evidence)
-    draws = given.sample((2000,), generator=torch.Generator().manual_seed(0))
-    assert given.agrees(draws).all()
-    ranks = fr.inverse(draws).double().mean(0)
-    others = fr.inverse(other.sample((2000,), generator=torch.Generator().manual_seed(1))).double().mean(0)
-    torch.testing.assert_close(ranks, others, atol=0.9, rtol=0)
-
-
-def test_concentrated_laws_against_the_grain_do_not_underflow():
-    n, phi = 60, torch.tensor(1e-4, dtype=torch.float64, requires_grad=True)
-    law = fr.Mallows(torch.arange(n), phi)
-    given = law.condition([50, 1])
-    # The cheapest way costs one inversion with each of the 50 items from 1 to 49 and between the two.
-    assert float(given.log_evidence.detach()) == pytest.approx(49 * math.log(1e-4), rel=0.02)
-    assert given.agrees(given.sample((20,))).all()
-    (slope,) = torch.autograd.grad(given.log_evidence, phi)
-    assert float(slope) == pytest.approx(49 / 1e-4, rel=1e-2)
-
-
-def test_plackett_luce_at_any_size():
-    n, g = 300, torch.Generator().manual_seed(0)
-    law = fr.PlackettLuce(3 * torch.randn(n, generator=g, dtype=torch.float64))
-    observed = fr.random_permutations(n, generator=g)[:40]
-    given = law.condition(observed)
-    draws = given.sample((4000,), generator=g)
-    assert given.agrees(draws).all()
-    torch.testing.assert_close(
-        fr.inverse(draws).double().mean(0), given.mean_ranks(), atol=4.5 * n / math.sqrt(4000) / 3, rtol=0
-    )
-    torch.testing.assert_close(
-        given.log_evidence, fr.PlackettLuce(law.logits[observed]).log_prob(torch.arange(40))
-    )
-    assert (given.log_prob(given.mode) >= given.log_prob(draws)).all()
-
-
-@approximated
-@pytest.mark.parametrize("observed", [(3, 1), (4, 0, 2), (2, 3, 1, 0)])
-def test_amp_weights_estimate_the_exact_law(case, observed):
-    law = case.law(5, (2,))
-    exact, guess = law.condition(observed), AMPConditioned(law, torch.tensor(observed))
-    g = torch.Generator().manual_seed(2)
-    drawn = guess.importance(8_000, generator=g)
-    assert exact.agrees(drawn.orders).all()
-    size = drawn.effective_sample_size
-    assert ((size >= 1) & (size <= 8_000)).all()
-    error = drawn.log_weights.exp().std(0) / drawn.log_weights.exp().mean(0) / math.sqrt(8_000)
-    assert ((drawn.log_evidence - exact.log_evidence).abs() < 4 * error + 1e-9).all()
-    draws = guess.sample((8_000,), generator=g)
-    assert exact.agrees(draws).all()
-    shares = fr.inverse(draws).double().mean(0)
-    torch.testing.assert_close(shares, exact.mean_ranks(), atol=0.1, rtol=0)
-
-
-def test_amp_never_calls_itself_exact():
-    law = fr.Mallows(torch.arange(40), 0.9).condition([0, 39, 10, 30, 20], max_states=100)
-    assert isinstance(law, AMPConditioned)
-    assert isinstance(law, Conditioned)
-    assert not law.exact
-    order = torch.tensor([0, 39, 10, 30, *(i for i in range(40) if i not in (0, 39, 10, 30))])
-    with pytest.raises(fr.DistributionError, match="log_prob_estimate"):
-        law.log_prob(order)
-    g = torch.Generator().manual_seed(0)
-    exact = fr.Mallows(torch.arange(40), 0.9).condition([0, 39, 10, 30, 20])
-    assert exact.exact
-    estimate = law.log_prob_estimate(order, proposals=5000, generator=g)
-    assert float(estimate) == pytest.approx(float(exact.log_prob(order)), abs=0.2)
-    assert law.log_prob_estimate(torch.arange(40)) == -math.inf
-    assert law.sample((2, 3)).shape == (2, 3, 40)
-    assert law.expand((2,)).sample((3,)).shape == (3, 2, 40)
-    assert law.sample((0,)).shape == (0, 40)
-    with pytest.raises(fr.DistributionError, match="at least 1 proposal"):
-        law.importance(0)
-    with pytest.raises(fr.DistributionError, match="not known exactly"):
-        _ = law.log_evidence

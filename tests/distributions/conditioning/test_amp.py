@@ -9,12 +9,9 @@ from factorank.distributions import RIM, GeneralizedMallows, Mallows, PlackettLu
 from factorank.distributions.conditioning.amp import AMP, effective_sample_size, importance_log_weights
 from factorank.distributions.partial_orders import PartialOrders
 from factorank.errors import DistributionError
-from factorank.lexicographic import index_of, permutation_at
+from factorank.lexicographic import index_of
 from factorank.permutations import random_permutations
-
-
-def all_orders(n):
-    return permutation_at(torch.arange(math.factorial(n)), n)
+from tests.distributions.draws import all_orders
 
 
 def all_partial_orders(n):
