@@ -1,4 +1,4 @@
-"""Models to compare with, of our own hand: they train, sample and save as ours do."""
+"""Baselines: models and rankers to compare with. They train, sample and save as the library's models do."""
 
 from factorank.assignment import best_assignment
 from factorank.baselines.gumbel_sinkhorn import GumbelSinkhorn, sinkhorn

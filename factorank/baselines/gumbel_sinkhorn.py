@@ -1,4 +1,4 @@
-"""Gumbel-Sinkhorn networks: a matrix of scores, made almost a permutation by Sinkhorn's algorithm."""
+"""Gumbel-Sinkhorn networks: Sinkhorn's algorithm turns a matrix of scores into almost a permutation."""
 
 from typing import Any, ClassVar, Literal
 
@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.types import _size
 
 from factorank.assignment import best_assignment
-from factorank.baselines.gumbel import standard_gumbel
 from factorank.baselines.ordering import OrderingModel
+from factorank.distributions.drawing import standard_gumbel
 from factorank.errors import ModelError
 from factorank.kernels.gpu.graphs import replayed
 from factorank.models.conditions import evaluating
@@ -29,7 +29,7 @@ class GumbelSinkhorn(OrderingModel):
     context that is one tensor of pieces ``(*batch, n, …)``; bytes count as 0 to 1. "likelihood" is
     :math:`-\sum_i \log P_{i, X_i}`. The mode is the best assignment under s, and a sample that under s + g.
 
-    See :class:`factorank.baselines.ordering.OrderingModel` for the other arguments and what an order says.
+    See :class:`factorank.baselines.ordering.OrderingModel` for the other arguments and for orders.
 
     Args:
         objective: "reconstruction" or "likelihood".
@@ -79,7 +79,9 @@ class GumbelSinkhorn(OrderingModel):
 
     def scores(self, context: Any) -> Tensor:
         """The scores s of a context, place by piece: ``(*batch, n, n)``."""
-        tokens = self.tokens(context)
+        return self._scores(self.tokens(context))
+
+    def _scores(self, tokens: Tensor) -> Tensor:
         rows = tokens.reshape(-1, self.n, self.width)
         scores: Tensor = self.head(self.network(rows))  # piece by place
         return scores.transpose(-1, -2).view(*tokens.shape[:-2], self.n, self.n)
@@ -91,30 +93,19 @@ class GumbelSinkhorn(OrderingModel):
         options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
         return (torch.rand((*batch, self.draws, self.n, self.n), **options),)
 
-    def loss(
-        self,
-        order: Tensor,
-        context: Any,
-        *,
-        generator: torch.Generator | None = None,
-        noise: tuple[Tensor, ...] | None = None,
-    ) -> Tensor:
-        scores = self.scores(context)
-        order, fault = self.checked(order, scores.shape[:-2])
-        if noise is None:
-            noise = self.noise(order.shape[:-1], device=order.device, generator=generator)
-        noisy = scores[..., None, :, :] + self.gumbel * standard_gumbel(noise[0])
+    def _loss(self, order: Tensor, tokens: Tensor, context: Any, noise: tuple[Tensor, ...]) -> Tensor:
+        noisy = self._scores(tokens)[..., None, :, :] + self.gumbel * standard_gumbel(noise[0])
         log_matrix = sinkhorn(noisy / self.temperature, self.iterations)
         if self.objective == "likelihood":
             at = order[..., None, :, None].expand(*log_matrix.shape[:-1], 1)
             losses = -log_matrix.gather(-1, at).sum((-1, -2))
         else:
             pieces = self._pieces(context, order.shape)
-            wanted = pieces.gather(-2, order[..., None].expand_as(pieces))
+            target = pieces.gather(-2, order[..., None].expand_as(pieces))
             with torch.autocast(order.device.type, enabled=False):
-                put = log_matrix.exp() @ pieces[..., None, :, :]
-            losses = (put - wanted[..., None, :, :]).square().mean(-1).sum(-1)
-        return torch.where(fault, torch.nan, losses.mean(-1))
+                placed = log_matrix.exp() @ pieces[..., None, :, :]
+            losses = (placed - target[..., None, :, :]).square().mean(-1).sum(-1)
+        return losses.mean(-1)
 
     @torch.no_grad()
     def sample(
@@ -145,17 +136,17 @@ class GumbelSinkhorn(OrderingModel):
     def _pieces(self, context: Any, shape: torch.Size) -> Tensor:
         """The pieces of a context as numbers ``(*batch, n, numbers)``."""
         if not isinstance(context, Tensor) or context.shape[: len(shape)] != shape:
-            given = tuple(context.shape) if isinstance(context, Tensor) else type(context).__name__
+            shown = tuple(context.shape) if isinstance(context, Tensor) else type(context).__name__
             raise ModelError(
                 f"the reconstruction takes a context that is one tensor of pieces {(*shape, '…')}, not"
-                f" {given}; objective='likelihood' takes any"
+                f" {shown}; objective='likelihood' takes any"
             )
         pieces = context.reshape(*shape, context.shape[len(shape) :].numel())
         return pieces.float() / 255 if context.dtype == torch.uint8 else pieces.float()
 
 
 def sinkhorn(scores: Tensor, iterations: int = 20) -> Tensor:
-    """The logarithm of the matrix that Sinkhorn's algorithm makes of ``exp(scores)``: ``(*batch, n, n)``.
+    """The logarithm of the matrix that Sinkhorn's algorithm gives for ``exp(scores)``: ``(*batch, n, n)``.
 
     Rows and then columns are divided by their sums, again and again; the limit is doubly stochastic. For
     scores / τ with τ to 0, and as many iterations as it takes, it becomes the best assignment's permutation

@@ -1,4 +1,4 @@
-"""What the neural baselines share: an encoder of the pieces, a network over their tokens, files."""
+"""The base class of the neural baselines: an encoder of the pieces, a network over their tokens, files."""
 
 import os
 from pathlib import Path
@@ -24,8 +24,8 @@ class OrderingModel(nn.Module):
     list of the piece that belongs at place i: ``context[order]`` is the list put in order. (In a jigsaw
     puzzle the places are the slots; the slot of each piece is ``factorank.inverse(order)``.)
 
-    Subclasses give ``noise`` and ``loss``, so that :func:`factorank.train` trains them, ``sample``, ``mode``
-    and ``solve``.
+    :func:`factorank.train` trains the subclasses, which have ``noise``, ``loss``, ``sample``, ``mode`` and
+    ``solve``.
 
     Args:
         n: the number of pieces.
@@ -36,7 +36,7 @@ class OrderingModel(nn.Module):
     """
 
     kind: ClassVar[str]
-    """What the files of the model call its class."""
+    """The name of the class in the files of a model."""
     kinds: ClassVar[dict[str, type["OrderingModel"]]] = {}
     """The subclasses by kind."""
     default_beam: ClassVar[int | None] = None
@@ -91,9 +91,17 @@ class OrderingModel(nn.Module):
         """The loss of each order ``(*batch, n)`` given its context: ``(*batch,)``.
 
         Tensor operations only, no synchronisation: it can be compiled whole and captured in a CUDA graph.
-        Random numbers come from the generator, or are what :meth:`noise` gave. Orders are checked on the
-        CPU when not compiled; elsewhere rows with items outside the range give NaN.
+        Random numbers come from the generator, unless :meth:`noise` drew them before. Orders are checked on
+        the CPU when not compiled; elsewhere rows with items outside the range give NaN.
         """
+        tokens = self.tokens(context)
+        order, fault = self._checked(order, tokens.shape[:-2])
+        if noise is None:
+            noise = self.noise(order.shape[:-1], device=order.device, generator=generator)
+        return torch.where(fault, torch.nan, self._loss(order, tokens, context, noise))
+
+    def _loss(self, order: Tensor, tokens: Tensor, context: Any, noise: tuple[Tensor, ...]) -> Tensor:
+        """:meth:`loss` of orders inside the range, with the tokens of the context and all random numbers."""
         raise NotImplementedError
 
     def forward(
@@ -121,16 +129,16 @@ class OrderingModel(nn.Module):
 
     def tokens(self, context: Any) -> Tensor:
         """The encoder's tokens ``(*batch, n, width)`` of a context."""
-        made = self.encoder(context)
-        if not isinstance(made, Tensor) or made.ndim < 2 or made.shape[-2:] != (self.n, self.width):
-            given = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        tokens = self.encoder(context)
+        if not isinstance(tokens, Tensor) or tokens.ndim < 2 or tokens.shape[-2:] != (self.n, self.width):
+            shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
             raise ModelError(
-                f"{type(self.encoder).__name__} gave {given}, not tokens (*batch, {self.n}, {self.width}),"
+                f"{type(self.encoder).__name__} gave {shape}, not tokens (*batch, {self.n}, {self.width}),"
                 " one for each piece"
             )
-        return made
+        return tokens
 
-    def checked(self, order: Tensor, batch: torch.Size) -> tuple[Tensor, Tensor]:
+    def _checked(self, order: Tensor, batch: torch.Size) -> tuple[Tensor, Tensor]:
         """Orders as int64 ``(*batch, n)`` inside the range, and which of them are at fault ``(*batch,)``."""
         check_integer(order, "the model takes orders")
         if order.shape != (*batch, self.n):
@@ -147,7 +155,7 @@ class OrderingModel(nn.Module):
     # Saving.
 
     def config(self) -> dict[str, Any]:
-        """What rebuilds the model, without its weights, as JSON can hold it."""
+        """The arguments that rebuild the model, without its weights, as JSON can hold them."""
         network = type(self.network)
         return {
             "n": self.n,

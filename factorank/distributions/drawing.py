@@ -63,3 +63,13 @@ def draw_index(log_probs: Tensor, generator: torch.Generator | None) -> Tensor:
         cumulative[..., :1].shape, dtype=torch.float64, device=cumulative.device, generator=generator
     )
     return (cumulative <= uniform * cumulative[..., -1:]).sum(-1).clamp(max=cumulative.shape[-1] - 1)
+
+
+def standard_gumbel(uniform: Tensor) -> Tensor:
+    """Standard Gumbel numbers from uniform ones in [0, 1). The largest of some scores with this noise is a
+    draw from their softmax.
+
+    >>> standard_gumbel(torch.tensor([0.1, 0.5, 0.9]))
+    tensor([-0.8340,  0.3665,  2.2504])
+    """
+    return -(-uniform.clamp(min=torch.finfo(uniform.dtype).tiny).log()).log()

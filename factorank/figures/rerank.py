@@ -6,31 +6,19 @@ from typing import Any
 from factorank.errors import FactorankError
 from factorank.figures.drawing import pyplot_module, read_results, save
 
-STYLES = {
-    ("factorank", "masked", "aligned"): ("factorank, masked", "black", "o", "-", 2.0),
-    ("factorank", "autoregressive", "aligned"): (
-        "factorank, autoregressive",
-        "black",
-        "s",
-        "--",
-        2.0,
-    ),
-    ("factorank", "masked", "ratings"): ("factorank, masked, told ratings", "0.3", "o", "-", 2.0),
-    ("factorank", "autoregressive", "ratings"): (
-        "factorank, autoregressive, told ratings",
-        "0.3",
-        "s",
-        "--",
-        2.0,
-    ),
-    ("factorank", "masked", "prefix"): ("factorank, masked, 2n tokens (paper)", "0.45", "o", ":", 1.2),
-    ("factorank", "autoregressive", "prefix"): (
-        "factorank, autoregressive, 2n tokens (paper)",
-        "0.45",
-        "s",
-        ":",
-        1.2,
-    ),
+OBJECTIVES = {"masked": ("o", 0), "autoregressive": ("s", 1)}
+"""The marker of each objective, and which line style of a layout it takes."""
+LAYOUTS: dict[str, tuple[str, str, tuple[str, str], float]] = {
+    "aligned": ("", "black", ("-", "--"), 2.0),
+    "ratings": (", told ratings", "0.3", ("-", "--"), 2.0),
+    "prefix": (", 2n tokens (paper)", "0.45", (":", ":"), 1.2),
+}
+"""The end of the label, grey, line styles and width of each layout, and of rankers that read ratings."""
+STYLES: dict[Any, tuple[str, str, str, str, float]] = {
+    ("factorank", objective, layout): (f"factorank, {objective}{label}", grey, mark, lines[which], width)
+    for layout, (label, grey, lines, width) in LAYOUTS.items()
+    for objective, (mark, which) in OBJECTIVES.items()
+} | {
     "matrix-factorisation": ("matrix-factorisation", "0.25", "^", "-", 1.0),
     "ease": ("ease", "0.25", "v", "--", 1.0),
     "lambdamart": ("lambdamart", "0.4", "D", "-.", 1.0),
@@ -42,10 +30,10 @@ STYLES = {
 }
 """Label, grey, marker, line and its width of each method, so that the figure can be read in print."""
 BASE = "mean-rating"
-"""What others are compared with where they are close together."""
+"""The method that others are compared with where they are close together."""
 FAR_BELOW = ("popularity", "uniform-rim")
 FEWEST = 30
-"""Items that a bin of the calibration has at least: the share of a few is noise."""
+"""The fewest items of a bin of the calibration: the share of a few is noise."""
 
 
 def rerank_figure(
@@ -53,8 +41,8 @@ def rerank_figure(
 ) -> None:
     """NDCG@10 (@5 for n = 10) of the unobserved items against how many are observed, a panel for each n.
 
-    A row of panels for each set of data, and below it one of what the better methods add to the mean rating;
-    means over the seeds.
+    A row of panels for each set of data, and below it one with the lead of the better methods over the mean
+    rating; means over the seeds.
     """
     pyplot = pyplot_module()
     rows = [row for row in read_results(results) if row.get("code") in (None, "insertion")]
@@ -102,25 +90,25 @@ def rerank_figure(
 
 
 def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Stated probability of the top k against how often it was so: a row of panels for each data.
+    """Stated probability of the top k against the observed share: a row of panels for each set of data.
 
-    Bins of all r and seeds together, without those that hold next to nothing; the area of a mark grows with
-    what the bin holds.
+    Bins of all r and seeds together, without those of few items; the area of a mark grows with the size of
+    its bin.
     """
     pyplot = pyplot_module()
     rows = read_results(results)
     if not rows:
         raise FactorankError(f"{results} holds nothing to draw")
     sets = list(dict.fromkeys(row["data"] for row in rows))
-    lengths = {one: sorted({row["n"] for row in rows if row["data"] == one}) for one in sets}
+    lengths = {data: sorted({row["n"] for row in rows if row["data"] == data}) for data in sets}
     across = max(map(len, lengths.values()))
     figure, axes = pyplot.subplots(
         len(sets), across, figsize=(3.9 * across, 4.2 * len(sets)), squeeze=False, layout="constrained"
     )
     panels: dict[tuple[str, int], Any] = {}
-    for one, row_of_axes in zip(sets, axes, strict=True):
-        panels |= {(one, n): axis for n, axis in zip(lengths[one], row_of_axes, strict=False)}
-        for axis in row_of_axes[len(lengths[one]) :]:
+    for data, row_of_axes in zip(sets, axes, strict=True):
+        panels |= {(data, n): axis for n, axis in zip(lengths[data], row_of_axes, strict=False)}
+        for axis in row_of_axes[len(lengths[data]) :]:
             axis.set_visible(False)
     marks = {1: "o", 3: "^", 5: "s", 10: "D"}
     labelled: dict[str, Any] = {}
@@ -176,7 +164,7 @@ def _key(row: dict[str, Any]) -> Any:
 
 def _means(rows: list[dict[str, Any]], key: str) -> list[tuple[int, float]]:
     """The mean over the seeds for each r."""
-    found: dict[int, list[float]] = {}
+    by_r: dict[int, list[float]] = {}
     for row in rows:
-        found.setdefault(row["r"], []).append(row[key])
-    return sorted((r, sum(values) / len(values)) for r, values in found.items())
+        by_r.setdefault(row["r"], []).append(row[key])
+    return sorted((r, sum(values) / len(values)) for r, values in by_r.items())

@@ -1,6 +1,6 @@
-"""SymmetricDiffusers: a diffusion whose noise is the riffle shuffle and whose steps back are choices.
+"""SymmetricDiffusers: a diffusion whose noise is the riffle shuffle and whose reverse steps are choices.
 
-``shuffle`` has the law of the noise and the schedule, ``generalized_plackett_luce`` the law of a step back
+``shuffle`` has the law of the noise and the schedule, ``generalized_plackett_luce`` the law of a reverse step
 and its beam search, ``diffusion`` the model.
 """
 

@@ -1,4 +1,4 @@
-"""Diffusion by riffle shuffles: lists are shuffled step by step, and a network learns to go back."""
+"""Diffusion by riffle shuffles: lists are shuffled step by step, and a network learns the reverse steps."""
 
 import itertools
 import math
@@ -33,9 +33,9 @@ MOST_TOKENS = 2**21
 class RiffleDiffusion(OrderingModel):
     r"""A discrete diffusion over the order of the pieces of a context (SymmetricDiffusers).
 
-    The list in order, :math:`X_0`, is riffled: :math:`X_t` is what t shuffles make of it, almost uniform at
-    t = T. The model goes back from one number of shuffles in the schedule to the one before. Given the list
-    :math:`X_t`, and t, a network gives scores, new place by place in :math:`X_t`, and
+    The list in order, :math:`X_0`, is riffled: :math:`X_t` is the list after t shuffles, almost uniform at
+    t = T. A reverse step of the model leads from one number of shuffles in the schedule to the one before.
+    Given the list :math:`X_t`, and t, a network gives scores, new place by place in :math:`X_t`, and
     :math:`X_s[i] = X_t[\sigma_i]` with σ from the generalized Plackett-Luce law with these scores.
 
     Two layouts of the network: "slots", the paper's, has n tokens for the pieces as :math:`X_t` lists them
@@ -44,15 +44,15 @@ class RiffleDiffusion(OrderingModel):
     between them that is learnt). With "pieces" there are only the n tokens of the pieces, each of which gives
     its scores for every new place: half as many tokens.
 
-    The paper trains on puzzles by REINFORCE, as if the shuffles were not known; here, as in its other tasks,
-    they are, and the likelihood of the step is maximized.
+    The paper trains on puzzles by REINFORCE, without using the shuffles; here, as in its other tasks, the
+    shuffles are used, and the likelihood of the step is maximized.
 
-    See :class:`factorank.baselines.ordering.OrderingModel` for the other arguments and what an order says.
+    See :class:`factorank.baselines.ordering.OrderingModel` for the other arguments and for orders.
 
     Args:
         schedule: rising numbers of shuffles from 0 to T; by default
-            :func:`factorank.baselines.denoising_schedule`. The steps back, and so the network evaluations of
-            a sample, are one fewer.
+            :func:`factorank.baselines.denoising_schedule`. The reverse steps, and so the network evaluations
+            of a sample, are one fewer.
         layout: "slots" or "pieces".
 
     Zhang, Yang and Liao, "SymmetricDiffusers: Learning discrete diffusion on finite symmetric groups", 2025,
@@ -109,11 +109,11 @@ class RiffleDiffusion(OrderingModel):
         self.register_buffer("may_look", may_look, persistent=False)
         self.register_buffer("starts", torch.tensor([2**s for s, _ in pairs]), persistent=False)
         self.register_buffer("packets", torch.tensor([2 ** (t - s) for s, t in pairs]), persistent=False)
-        # What the bound on the likelihood holds besides the steps back; see loss.
+        # The part of the bound on the likelihood that does not depend on the reverse steps; see _loss.
         self.constant = math.lgamma(n + 1) - sum(riffle_entropy(n, 2 ** (t - s)) for s, t in pairs)
 
     def scores(self, tokens: Tensor, step: Tensor | int) -> Tensor:
-        """Scores ``(rows, n, n)``, new place by place in the list, of a step back.
+        """Scores ``(rows, n, n)``, new place by place in the list, of a reverse step.
 
         ``tokens (rows, n, width)`` are those of the pieces as the list has them, and ``step``, a number or
         int64 ``(rows,)``, says which pair of the schedule the step is between, 0 the one that ends at order.
@@ -121,13 +121,13 @@ class RiffleDiffusion(OrderingModel):
         time = self.time[step] if isinstance(step, int) else F.embedding(step, self.time)[:, None]
         pieces = tokens + self.place + time
         if self.slot is None:
-            of_pieces: Tensor = self.head(self.network(pieces))
-            return of_pieces.transpose(-1, -2)
+            by_piece: Tensor = self.head(self.network(pieces))
+            return by_piece.transpose(-1, -2)
         slots = (self.slot + time).expand_as(tokens)
-        found, wanted = self.network(torch.cat([pieces, slots], 1), self.may_look).split(self.n, 1)
+        pieces, slots = self.network(torch.cat([pieces, slots], 1), self.may_look).split(self.n, 1)
         with torch.autocast(tokens.device.type, enabled=False):
-            listed = F.layer_norm(found.float(), (self.width,))
-            return self.head(wanted) @ listed.mT * self.width**-0.5
+            listed = F.layer_norm(pieces.float(), (self.width,))
+            return self.head(slots) @ listed.mT * self.width**-0.5
 
     def noise(
         self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
@@ -139,14 +139,7 @@ class RiffleDiffusion(OrderingModel):
         strata = (grid + torch.rand((), **options)).frac()
         return strata, torch.rand((*batch, 2, self.n), **options)
 
-    def loss(
-        self,
-        order: Tensor,
-        context: Any,
-        *,
-        generator: torch.Generator | None = None,
-        noise: tuple[Tensor, ...] | None = None,
-    ) -> Tensor:
+    def _loss(self, order: Tensor, tokens: Tensor, context: Any, noise: tuple[Tensor, ...]) -> Tensor:
         r"""An estimate, in nats, of a bound on :math:`-\log p` of each order ``(*batch, n)``: ``(*batch,)``.
 
         .. math:: -\log p(X_0) \le \log n! - \mathbb{E} \sum_k
@@ -155,12 +148,8 @@ class RiffleDiffusion(OrderingModel):
         where one step k is drawn for each row, stratified over the batch, and the mean of log q is the
         (exact) entropy of riffle shuffles.
         """
-        tokens = self.tokens(context)
-        batch = tokens.shape[:-2]
-        order, fault = self.checked(order, batch)
-        if noise is None:
-            noise = self.noise(batch, device=order.device, generator=generator)
         strata, uniform = noise
+        batch = tokens.shape[:-2]
         order, uniform = order.reshape(-1, self.n), uniform.reshape(-1, 2, self.n)
         step = (strata.reshape(-1) * self.steps).long().clamp(max=self.steps - 1)
         earlier = order.gather(-1, riffle(uniform[:, 0], self.starts[step]))
@@ -169,13 +158,13 @@ class RiffleDiffusion(OrderingModel):
         scores = self.scores(_listed(tokens.reshape(-1, self.n, self.width), later), step)
         # Places of the later list, by place in the earlier one: the shuffle undone.
         losses = self.constant - self.steps * choice_log_prob(scores, inverse(shuffle, check=False))
-        return torch.where(fault, torch.nan, losses.view(batch))
+        return losses.view(batch)
 
     @torch.no_grad()
     def sample(
         self, context: Any, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Orders ``(*sample_shape, *batch, n)`` drawn step by step from a uniform list back to order."""
+        """Orders ``(*sample_shape, *batch, n)`` drawn by reverse steps from a uniform list."""
         with evaluating(self):
             tokens = self.tokens(context)
             lead = (*sample_shape, *tokens.shape[:-2])
@@ -196,7 +185,7 @@ class RiffleDiffusion(OrderingModel):
         return replayed(self, ("mode", width), search, context, len(context) * self.n)
 
     def mode(self, context: Any, beam: int = BEAM, paths: int = PATHS) -> Tensor:
-        """The end of the most likely way back that a beam search finds: orders ``(*batch, n)``.
+        """The end of the most likely reverse path that a beam search finds: orders ``(*batch, n)``.
 
         Args:
             context: the pieces, in a random arrangement, which is taken as the shuffled list.
@@ -207,9 +196,10 @@ class RiffleDiffusion(OrderingModel):
 
     @torch.no_grad()
     def search(self, context: Any, beam: int = BEAM, paths: int = PATHS) -> tuple[Tensor, Tensor]:
-        """The ends of the likeliest ways back ``(*batch, k, n)`` and their log-probabilities ``(*batch, k)``.
+        """The ends of the likeliest reverse paths ``(*batch, k, n)`` and their log-probabilities
+        ``(*batch, k)``.
 
-        The likeliest first; an order may be there more than once, by different ways. See :meth:`mode`.
+        The likeliest comes first; different paths may end in the same order. See :meth:`mode`.
         """
         if beam < 1 or paths < 1:
             raise ModelError(f"a search keeps 1 or more beginnings and paths, not {beam=}, {paths=}")
@@ -231,11 +221,11 @@ class RiffleDiffusion(OrderingModel):
             every = tokens[:, None].expand(-1, count, -1, -1)
             scores = self.scores(_listed(every, lists).flatten(0, 1), step)
             moves, log_probs = beam_search(scores, beam, min(beam, paths))
-            found = moves.shape[1]
-            ways = (total[..., None] + log_probs.view(rows, count, found)).flatten(1)
-            total, best = ways.topk(min(paths, count * found))
-            from_list = lists.gather(1, (best // found)[..., None].expand(-1, -1, self.n))
-            move = moves.view(rows, count * found, self.n).gather(1, best[..., None].expand(-1, -1, self.n))
+            each = moves.shape[1]
+            candidates = (total[..., None] + log_probs.view(rows, count, each)).flatten(1)
+            total, best = candidates.topk(min(paths, count * each))
+            from_list = lists.gather(1, (best // each)[..., None].expand(-1, -1, self.n))
+            move = moves.view(rows, count * each, self.n).gather(1, best[..., None].expand(-1, -1, self.n))
             lists = from_list.gather(-1, move)
         return lists, total
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from factorank.baselines.gumbel import standard_gumbel
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.constraints import finite_vector
+from factorank.distributions.drawing import standard_gumbel
 from factorank.distributions.parameters import as_reals
 from factorank.errors import DistributionError
 from factorank.permutations import cannot_check
@@ -20,7 +20,7 @@ MOST_CANDIDATES = 2**26
 
 
 class GeneralizedPlackettLuce(PermutationDistribution):
-    r"""Places are filled from the first to the last with items that are left, each by scores of its own.
+    r"""Places are filled from the first to the last from the remaining items, each by scores of its own.
 
     .. math:: P(X) = \prod_{i=0}^{n-1} \frac{\exp s_{i, X_i}}{\sum_{j \ge i} \exp s_{i, X_j}}
 
@@ -76,9 +76,9 @@ def choice_log_prob(scores: Tensor, order: Tensor) -> Tensor:
     listed = scores.expand(*shape, n, n).gather(
         -1, order.expand(*shape, n)[..., None, :].expand(*shape, n, n)
     )
-    gone = torch.ones((n, n), dtype=torch.bool, device=scores.device).tril(-1)  # column j < i was placed
-    left = listed.masked_fill(gone, -torch.inf).logsumexp(-1)
-    return (listed.diagonal(dim1=-2, dim2=-1) - left).sum(-1)
+    placed = torch.ones((n, n), dtype=torch.bool, device=scores.device).tril(-1)  # column j < i
+    remaining = listed.masked_fill(placed, -torch.inf).logsumexp(-1)
+    return (listed.diagonal(dim1=-2, dim2=-1) - remaining).sum(-1)
 
 
 def draw(scores: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -90,7 +90,7 @@ def draw(scores: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 
 def _fill(scores: Tensor) -> Tensor:
-    """Each place takes the best item left: with Gumbel noise on the scores, a draw from the law."""
+    """Each place takes the best remaining item: with Gumbel noise on the scores, a draw from the law."""
     n = scores.shape[-1]
     taken = torch.zeros((*scores.shape[:-2], n), dtype=torch.bool, device=scores.device)
     order = torch.empty(scores.shape[:-1], dtype=torch.int64, device=scores.device)
@@ -123,27 +123,28 @@ def beam_search(scores: Tensor, width: int, keep: int | None = None) -> tuple[Te
 def _search(scores: Tensor, width: int, keep: int) -> tuple[Tensor, Tensor]:
     """The beam search of scores ``(rows, n, n)``.
 
-    Beginnings are kept as the beginning they go on from and the item they add; all that a step reads of them
-    is their log-probability and which items are left.
+    A beginning is stored as its parent, a shorter beginning, and the item that it adds. A step reads only its
+    log-probability and its remaining items.
     """
     rows, n, _ = scores.shape
     total = scores.new_zeros((rows, 1))
-    left = torch.ones((rows, 1, n), dtype=torch.bool, device=scores.device)
+    remaining = torch.ones((rows, 1, n), dtype=torch.bool, device=scores.device)
     parents, items = [], []
     for place in range(n - 1):
-        candidates = torch.where(left, scores[:, place, None, :], -torch.inf)
+        candidates = torch.where(remaining, scores[:, place, None, :], -torch.inf)
         candidates += (total - candidates.logsumexp(-1))[..., None]
         final = place == n - 2
-        count = min(width, math.perm(n, place + 1))  # so many beginnings exist
+        count = min(width, math.perm(n, place + 1))  # there are no more beginnings
         total, best = candidates.flatten(1).topk(min(keep, count) if final else count, sorted=final)
         parent, item = best // n, best % n
-        left = left.gather(1, parent[..., None].expand(-1, -1, n)).scatter_(2, item[..., None], False)
+        remaining = remaining.gather(1, parent[..., None].expand(-1, -1, n))
+        remaining = remaining.scatter_(2, item[..., None], False)
         parents.append(parent)
         items.append(item)
     beam = torch.arange(total.shape[1], device=scores.device).expand_as(total)
     order = torch.empty((*total.shape, n), dtype=torch.int64, device=scores.device)
     if n:
-        order[..., -1] = left.int().argmax(-1)  # the last place takes the item that is left
+        order[..., -1] = remaining.int().argmax(-1)  # the last place takes the last item
     for place in reversed(range(n - 1)):
         order[..., place] = items[place].gather(1, beam)
         beam = parents[place].gather(1, beam)

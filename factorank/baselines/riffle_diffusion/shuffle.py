@@ -1,4 +1,4 @@
-"""The riffle shuffle: its law, how far it is from uniform, and the steps of a diffusion made of it."""
+"""The riffle shuffle: its law, its distance from uniform, and the steps of a diffusion by it."""
 
 import functools
 import itertools
@@ -74,9 +74,9 @@ class RiffleShuffle(PermutationDistribution):
 def riffle(uniform: Tensor, packets: Tensor) -> Tensor:
     """Shuffles ``(*batch, n)`` from independent uniform numbers in [0, 1); ``packets`` is ``(*batch,)``.
 
-    A shuffle undone is a stable sort by random digits: every card that comes to place i says which packet it
-    is from. Digits of a power of two are exactly uniform as long as it is at most the 2^24 values of a
-    float32. Tensor operations only.
+    A shuffle undone is a stable sort by random digits: the digit of place i is the packet of the card there.
+    Digits of a power of two are exactly uniform as long as it is at most the 2^24 values of a float32. Tensor
+    operations only.
     """
     digits = (uniform * packets[..., None]).floor()
     return inverse(digits.argsort(dim=-1, stable=True), check=False)
@@ -101,9 +101,9 @@ def total_variation(n: int, first: int, second: int | None = None) -> float:
     >>> [round(total_variation(52, t), 3) for t in (5, 6, 7, 8)]  # "seven shuffles are enough"
     [0.924, 0.614, 0.334, 0.167]
     """
-    (one, over), (other, under) = _weights(n, first), _weights(n, second)
+    (own, over), (other, under) = _weights(n, first), _weights(n, second)
     difference = sum(
-        count * abs(p * under - q * over) for count, p, q in zip(_eulerian(n), one, other, strict=True)
+        count * abs(p * under - q * over) for count, p, q in zip(_eulerian(n), own, other, strict=True)
     )
     return difference / (2 * over * under)
 
@@ -123,11 +123,11 @@ def riffle_entropy(n: int, packets: int) -> float:
 
 
 def denoising_schedule(n: int) -> list[int]:
-    """The numbers of shuffles between which a diffusion over n cards goes back, from 0 to T.
+    """The numbers of shuffles between which a diffusion over n cards steps, from 0 to T.
 
-    T is the first number of shuffles within 0.01 of the uniform law, in total variation. Single shuffles
-    before half of the way there, or near T, say next to nothing: the first step goes to where the distance
-    from uniform falls below one half, and each later one to the first that is 0.28 away from it. For 4, 9,
+    T is the first number of shuffles within 0.01 of the uniform law, in total variation. The first shuffles,
+    and those near T, hardly change that distance. So the first step leads to where it falls below one half,
+    and each later step to the first number of shuffles that is 0.28 away from the last. For 4, 9,
     16, 25 and 36 cards these are the schedules that Zhang et al. publish for jigsaw puzzles.
 
     >>> denoising_schedule(9), denoising_schedule(16)
