@@ -43,13 +43,17 @@ WORKLOADS = {
 PRODUCTS, ATTENTION, ELEMENTWISE = "matrix products", "attention", "norms and elementwise"
 UPDATE, DRAW, OTHER = "update", "draw, encode, mask", "other"
 KINDS = (
-    (ATTENTION, r"^_forward$|^_backward$|^through_attention$|short_attention|flash|fmha|attention|sdpa"),
-    (PRODUCTS, r"^linear$|^close$|^through_gelu$|^through_norm$|gemm|cutlass|nvjet|xmma|cublas|splitK"),
+    (ATTENTION, r"flash|fmha|attention|sdpa"),
+    (PRODUCTS, r"^up_gelu$|^add_to_stream$|^gelu_backward$|^norm_backward$"),
+    (PRODUCTS, r"gemm|cutlass|nvjet|xmma|cublas|splitK"),
     (PRODUCTS, r"^aten::(addmm|mm|bmm|linear|matmul)|triton_(tem|mm)|factorank::blocks"),
     (UPDATE, r"^_sum_squares$|^_change$|multi_tensor|adam|_foreach|aten::(norm|linalg_vector_norm)|lpnorm"),
     (DRAW, r"walk_|distribution|philox|random|rand|sort|bitonic|gather|scatter|index|embedding|arange"),
     (DRAW, r"factorank::transform|searchsorted|scan"),
-    (ELEMENTWISE, r"^norm$|^begin_backward$|layer_?norm|elementwise|vectorized|reduce|softmax|triton_|gelu"),
+    (
+        ELEMENTWISE,
+        r"^norm$|^dropout_backward$|layer_?norm|elementwise|vectorized|reduce|softmax|triton_|gelu",
+    ),
     (ELEMENTWISE, r"^aten::(add|sub|mul|div|sum|where|masked_fill|native_|_log_softmax|neg|clamp|le|lt|ge)"),
 )
 """The first pattern that a kernel's name (on the CPU an operator's) matches tells its kind."""
@@ -59,7 +63,7 @@ ORDER = (PRODUCTS, ATTENTION, ELEMENTWISE, UPDATE, DRAW, OTHER)
 def kind_of(name: str) -> str:
     """The kind of a kernel.
 
-    >>> kind_of("through_gelu"), kind_of("void at::native::vectorized_elementwise_kernel<4>")
+    >>> kind_of("gelu_backward"), kind_of("void at::native::vectorized_elementwise_kernel<4>")
     ('matrix products', 'norms and elementwise')
     """
     return next((kind for kind, pattern in KINDS if re.search(pattern, name, re.IGNORECASE)), OTHER)

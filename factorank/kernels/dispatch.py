@@ -16,6 +16,8 @@ recording ``gpu.graphs``: the replay of a CUDA graph       the function itself
 codes     ``codes.cpu`` (numba), ``codes.cuda`` (CUDA C)   ``codes.reference``: plain torch
 ========= ================================================ ===============================================
 
+The fast paths have first derivatives only: a second one raises an error, and is had inside of ``plain``.
+
 The operations on codes are an operator that torch itself dispatches by device; see ``codes``. They have no
 line in ``CONDITIONS``, but ``plain`` holds for them too. Compiled loops that have no twin (``assignment``,
 ``fitting``, ``amp``) are called directly.

@@ -1,9 +1,9 @@
 """Attention over short lists, on GPUs: one Triton kernel forward and one backward.
 
-The lists of a batch lie one after the other, so that a tile of 16 to 64 tokens is several whole lists: their
-attention is that of the tile with everything outside the list of a query masked. The tensor cores do the
-masked products for nothing, where a kernel for long lists would leave them idle over ten tokens. A tile holds
-all keys of its queries, so the backward pass forms the probabilities again and needs no other tile.
+The lists of a batch lie one after the other, so that a tile of 16 to 64 tokens is several whole lists. Their
+attention is that of the tile with everything outside the list of a query masked. The masked products cost
+nothing, since a kernel for long lists would leave the tensor cores idle over ten tokens. A tile holds all
+keys of its queries, so the backward pass computes the probabilities again and needs no other tile.
 """
 
 from typing import Any
@@ -12,27 +12,29 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 def attention(qkv: Tensor, present: Tensor | None, causal: bool) -> Tensor:
     """Self-attention of packed ``(rows, tokens, 3, heads, head width)``: ``(rows, tokens, width)``.
 
-    ``present`` is bool ``(rows, tokens)``: the tokens that may be looked at.
+    ``present`` is bool ``(rows, tokens)``: the keys that may be attended to.
     """
     mixed: Tensor = torch.ops.factorank.short_attention(qkv, present, causal)
     return mixed
 
 
 @triton.jit
-def _probabilities(q, k, present, row, token, live, scale, N, CAUSAL, MASKED, PRECISION):  # type: ignore[no-untyped-def]
+def probabilities(q, k, present, row, token, live, scale, N, CAUSAL, MASKED, PRECISION):  # type: ignore[no-untyped-def]
+    """The attention of a tile: a row without an allowed key is zero."""
     scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
-    seen = (row // N)[:, None] == (row // N)[None, :]
-    seen &= live[None, :]
+    allowed = (row // N)[:, None] == (row // N)[None, :]
+    allowed &= live[None, :]
     if CAUSAL:
-        seen &= row[:, None] >= row[None, :]
+        allowed &= row[:, None] >= row[None, :]
     if MASKED:
-        seen &= (tl.load(present + token, mask=live, other=0) != 0)[None, :]
-    scores = tl.where(seen, scores, float("-inf"))
+        allowed &= (tl.load(present + token, mask=live, other=0) != 0)[None, :]
+    scores = tl.where(allowed, scores, float("-inf"))
     highest = tl.max(scores, 1)
     weights = tl.exp(scores - tl.where(highest == float("-inf"), 0.0, highest)[:, None])
     total = tl.sum(weights, 1)
@@ -40,8 +42,8 @@ def _probabilities(q, k, present, row, token, live, scale, N, CAUSAL, MASKED, PR
 
 
 @triton.jit
-def _tile(tokens, N, HEAD, BLOCK):  # type: ignore[no-untyped-def]
-    """The rows of a tile, their tokens, which of them there are, and where their numbers begin."""
+def tile_of_lists(tokens, N, HEAD, BLOCK):  # type: ignore[no-untyped-def]
+    """The rows of a tile, their tokens, which of them exist, and the columns of a head."""
     row = tl.arange(0, BLOCK)
     whole = BLOCK // N * N
     token = tl.program_id(0) * whole + row
@@ -50,52 +52,52 @@ def _tile(tokens, N, HEAD, BLOCK):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _forward(  # type: ignore[no-untyped-def]
-    qkv, present, out, tokens, scale,
+def attention_forward(  # type: ignore[no-untyped-def]
+    qkv, present, mixed, tokens, scale,
     N: tl.constexpr, WIDTH: tl.constexpr, HEAD: tl.constexpr, BLOCK: tl.constexpr,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    row, token, live, column = _tile(tokens, N, HEAD, BLOCK)
-    place = qkv + token[:, None].to(tl.int64) * (3 * WIDTH) + column
-    q = tl.load(place, mask=live[:, None], other=0.0)
-    k = tl.load(place + WIDTH, mask=live[:, None], other=0.0)
-    v = tl.load(place + 2 * WIDTH, mask=live[:, None], other=0.0)
-    p = _probabilities(q, k, present, row, token, live, scale, N, CAUSAL, MASKED, PRECISION)
-    mixed = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
-    tl.store(out + token[:, None].to(tl.int64) * WIDTH + column, mixed.to(v.dtype), mask=live[:, None])
+    row, token, live, column = tile_of_lists(tokens, N, HEAD, BLOCK)
+    at_qkv = qkv + token[:, None].to(tl.int64) * (3 * WIDTH) + column
+    q = tl.load(at_qkv, mask=live[:, None], other=0.0)
+    k = tl.load(at_qkv + WIDTH, mask=live[:, None], other=0.0)
+    v = tl.load(at_qkv + 2 * WIDTH, mask=live[:, None], other=0.0)
+    p = probabilities(q, k, present, row, token, live, scale, N, CAUSAL, MASKED, PRECISION)
+    sums = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
+    tl.store(mixed + token[:, None].to(tl.int64) * WIDTH + column, sums.to(v.dtype), mask=live[:, None])
 
 
 @triton.jit
-def _backward(  # type: ignore[no-untyped-def]
-    gradient, qkv, present, out, tokens, scale,
+def attention_backward(  # type: ignore[no-untyped-def]
+    grad_mixed, qkv, present, grad_qkv, tokens, scale,
     N: tl.constexpr, WIDTH: tl.constexpr, HEAD: tl.constexpr, BLOCK: tl.constexpr,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    row, token, live, column = _tile(tokens, N, HEAD, BLOCK)
+    row, token, live, column = tile_of_lists(tokens, N, HEAD, BLOCK)
     at = token[:, None].to(tl.int64)
-    place = qkv + at * (3 * WIDTH) + column
-    q = tl.load(place, mask=live[:, None], other=0.0)
-    k = tl.load(place + WIDTH, mask=live[:, None], other=0.0)
-    v = tl.load(place + 2 * WIDTH, mask=live[:, None], other=0.0)
-    g = tl.load(gradient + at * WIDTH + column, mask=live[:, None], other=0.0)
-    p = _probabilities(q, k, present, row, token, live, scale, N, CAUSAL, MASKED, PRECISION)
-    of_p = tl.dot(g, tl.trans(v), input_precision=PRECISION)
-    of_scores = p * (of_p - tl.sum(p * of_p, 1)[:, None]) * scale
-    narrow = of_scores.to(q.dtype)
-    there = out + at * (3 * WIDTH) + column
-    of_q = tl.dot(narrow, k, input_precision=PRECISION)
-    of_k = tl.dot(tl.trans(narrow), q, input_precision=PRECISION)
-    of_v = tl.dot(tl.trans(p.to(g.dtype)), g, input_precision=PRECISION)
-    tl.store(there, of_q.to(q.dtype), mask=live[:, None])
-    tl.store(there + WIDTH, of_k.to(q.dtype), mask=live[:, None])
-    tl.store(there + 2 * WIDTH, of_v.to(q.dtype), mask=live[:, None])
+    at_qkv = qkv + at * (3 * WIDTH) + column
+    q = tl.load(at_qkv, mask=live[:, None], other=0.0)
+    k = tl.load(at_qkv + WIDTH, mask=live[:, None], other=0.0)
+    v = tl.load(at_qkv + 2 * WIDTH, mask=live[:, None], other=0.0)
+    g = tl.load(grad_mixed + at * WIDTH + column, mask=live[:, None], other=0.0)
+    p = probabilities(q, k, present, row, token, live, scale, N, CAUSAL, MASKED, PRECISION)
+    grad_p = tl.dot(g, tl.trans(v), input_precision=PRECISION)
+    grad_scores = p * (grad_p - tl.sum(p * grad_p, 1)[:, None]) * scale
+    narrow = grad_scores.to(q.dtype)
+    target = grad_qkv + at * (3 * WIDTH) + column
+    grad_q = tl.dot(narrow, k, input_precision=PRECISION)
+    grad_k = tl.dot(tl.trans(narrow), q, input_precision=PRECISION)
+    grad_v = tl.dot(tl.trans(p.to(g.dtype)), g, input_precision=PRECISION)
+    tl.store(target, grad_q.to(q.dtype), mask=live[:, None])
+    tl.store(target + WIDTH, grad_k.to(q.dtype), mask=live[:, None])
+    tl.store(target + 2 * WIDTH, grad_v.to(q.dtype), mask=live[:, None])
 
 
 def _launch(
     kernel: Any, inputs: tuple[Tensor, ...], out: Tensor, qkv: Tensor, present: Tensor | None, causal: bool
 ) -> None:
     rows, n, _, heads, head = qkv.shape
-    block = 16 if n <= 5 else 32 if n <= 8 else 64  # few tokens of a tile are left over
+    block = 16 if n <= 5 else 32 if n <= 8 else 64  # few tokens of a tile stay unused
     tiles = triton.cdiv(rows, block // n)
     precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
     kernel[(tiles, heads)](
@@ -114,29 +116,29 @@ def _launch(
     )
 
 
-def _run_forward(qkv: Tensor, present: Tensor | None, causal: bool) -> Tensor:
+def _forward(qkv: Tensor, present: Tensor | None, causal: bool) -> Tensor:
     qkv = qkv.contiguous()
-    out = qkv.new_empty(*qkv.shape[:2], qkv.shape[3] * qkv.shape[4])
+    mixed = qkv.new_empty(*qkv.shape[:2], qkv.shape[3] * qkv.shape[4])
     if qkv.numel():
-        _launch(_forward, (qkv,), out, qkv, present, causal)
-    return out
+        _launch(attention_forward, (qkv,), mixed, qkv, present, causal)
+    return mixed
 
 
-def _run_backward(gradient: Tensor, qkv: Tensor, present: Tensor | None, causal: bool) -> Tensor:
-    gradient, qkv = gradient.contiguous(), qkv.contiguous()
-    out = torch.empty_like(qkv)
+def _backward(grad_mixed: Tensor, qkv: Tensor, present: Tensor | None, causal: bool) -> Tensor:
+    grad_mixed, qkv = grad_mixed.contiguous(), qkv.contiguous()
+    grad_qkv = torch.empty_like(qkv)
     if qkv.numel():
-        _launch(_backward, (gradient, qkv), out, qkv, present, causal)
-    return out
+        _launch(attention_backward, (grad_mixed, qkv), grad_qkv, qkv, present, causal)
+    return grad_qkv
 
 
 _library = torch.library.Library("factorank", "FRAGMENT")
 _library.define("short_attention(Tensor qkv, Tensor? present, bool causal) -> Tensor")
 _library.define(
-    "short_attention_backward(Tensor gradient, Tensor qkv, Tensor? present, bool causal) -> Tensor"
+    "short_attention_backward(Tensor grad_mixed, Tensor qkv, Tensor? present, bool causal) -> Tensor"
 )
-_library.impl("short_attention", _run_forward, "CompositeExplicitAutograd")
-_library.impl("short_attention_backward", _run_backward, "CompositeExplicitAutograd")
+_library.impl("short_attention", _forward, "CompositeExplicitAutograd")
+_library.impl("short_attention_backward", _backward, "CompositeExplicitAutograd")
 torch.library.register_fake(
     "factorank::short_attention",
     lambda qkv, present, causal: qkv.new_empty(*qkv.shape[:2], qkv.shape[3] * qkv.shape[4]),
@@ -144,7 +146,7 @@ torch.library.register_fake(
 )
 torch.library.register_fake(
     "factorank::short_attention_backward",
-    lambda gradient, qkv, present, causal: torch.empty_like(qkv, memory_format=torch.contiguous_format),
+    lambda grad_mixed, qkv, present, causal: torch.empty_like(qkv, memory_format=torch.contiguous_format),
     lib=_library,
 )
 
@@ -154,9 +156,10 @@ def _remember(ctx: Any, inputs: tuple[Tensor, Tensor | None, bool], output: Tens
     ctx.save_for_backward(qkv, present)
 
 
-def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+@once_differentiable
+def _gradients(ctx: Any, grad_mixed: Tensor) -> tuple[Tensor, None, None]:
     qkv, present = ctx.saved_tensors
-    return torch.ops.factorank.short_attention_backward(gradient, qkv, present, ctx.causal), None, None
+    return torch.ops.factorank.short_attention_backward(grad_mixed, qkv, present, ctx.causal), None, None
 
 
 torch.library.register_autograd(

@@ -1,7 +1,7 @@
-"""A whole stack of transformer blocks as one operator, on GPUs and in bfloat16: see ``fused_kernels``.
+"""A whole stack of transformer blocks as one operator, on GPUs and in bfloat16: see ``block_kernels``.
 
 Five launches a block forward, four backward, and four matrix products for the gradients of its weights, which
-run beside the backward kernels of the blocks below on a stream of their own. Worth it where a block is
+run beside the backward kernels of the blocks below on a stream of their own. It is faster where a block is
 narrow and its lists are short, so that the usual kernels spend their time on memory and on being launched.
 """
 
@@ -10,24 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from factorank.kernels.gpu import attention as short_attention
-from factorank.kernels.gpu import block_kernels as kernels
-
-PER_BLOCK = 12
-"""Parameters of a block: gain, shift, weight, bias, weight, bias of the attention half; then of the MLP."""
-NARROW = 5
-TILE, COLUMNS, CHUNK, WARPS, STAGES = 64, 64, 64, 4, 3
-"""Of a tile of a product: its tokens, columns, how much of the inner dimension is there at once, warps."""
-ROW_TILE, ROW_WARPS = 32, 2
-"""The same where a tile is as wide as the stream."""
-
-
-def list_tile(n: int) -> tuple[int, int]:
-    """Tokens of a tile of whole lists of n, and the warps that share it."""
-    return (16, 4) if n <= 5 else (32, 2) if n <= 10 else (64, 4)
+from factorank.kernels.gpu.block_launches import Launches
+from factorank.kernels.gpu.block_weights import (
+    BlockWeights,
+    by_block,
+    narrow_by_block,
+    narrow_size,
+    narrowed,
+)
 
 
 def apply(
@@ -40,18 +33,18 @@ def apply(
     dropout: float,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Blocks of ``(rows, tokens, width)``; ``parameters`` are PER_BLOCK for each block.
+    """Blocks of ``(rows, tokens, width)``; ``parameters`` are those of ``BlockWeights`` for each block.
 
-    ``present`` is bool ``(rows, tokens)``: the tokens that may be looked at.
+    ``present`` is bool ``(rows, tokens)``: the keys that may be attended to.
     """
     seeds = None
     if dropout > 0:
-        count = len(parameters) // 6
+        count = 2 * len(by_block(parameters))
         seeds = torch.randint(2**31 - 1, (count,), device=x.device, dtype=torch.int64)
-    save = torch.is_grad_enabled() and (x.requires_grad or any(one.requires_grad for one in parameters))
+    save = torch.is_grad_enabled() and (x.requires_grad or any(weight.requires_grad for weight in parameters))
     settings = (heads, causal, 1.0 - dropout, eps)
-    made: Tensor = _Blocks.apply(x, present, seeds, settings, save, *parameters)
-    return made
+    y: Tensor = _Blocks.apply(x, present, seeds, settings, save, *parameters)
+    return y
 
 
 def _forward(
@@ -65,41 +58,41 @@ def _forward(
     eps: float,
     save: bool,
 ) -> list[Tensor]:
-    """The result, and what the backward pass needs: streams, normed streams, qkv, mixed, active, weights."""
+    """The result, and what the backward pass needs: the tensors of ``_kept`` and the narrow weights."""
     rows, n, width = x.shape
-    tokens, depth = rows * n, len(parameters) // PER_BLOCK
-    narrow, matrices = narrowed(parameters)
-    made = [x.new_empty(shape, dtype=dtype) for shape, dtype in _kept(tokens, width, depth, save)]
+    tokens, blocks = rows * n, by_block(parameters)
+    narrow = narrowed(blocks)
+    kept = [x.new_empty(shape, dtype=dtype) for shape, dtype in _kept(tokens, width, len(blocks), save)]
     result = torch.empty_like(x, memory_format=torch.contiguous_format)
     if tokens == 0:
-        return [result, *made, narrow]
-    streams, normed, qkv, mixed, active = made
-    now = Launch(x, tokens, heads, causal, keep, eps, present)
+        return [result, *kept, narrow]
+    streams, normed, qkv, mixed, active = kept
+    launch = Launches(x, tokens, heads, causal, keep, eps, present)
     streams[0].copy_(x.view(tokens, width))
-    now.norm(streams[0], normed[0], *parameters[:2])
-    for block in range(depth):
-        at, i = (2 * block, block) if save else (0, 0)
-        _, _, _, _, _, b_out, mlp_gain, mlp_shift, _, b_up, _, b_down = of_block(parameters, block)
-        w_in, w_out, w_up, w_down, b_in = matrices[NARROW * block : NARROW * (block + 1)]
-        torch.addmm(b_in, normed[at], w_in.T, out=qkv[i])
-        now.attention(qkv[i], mixed[i])
-        seed = None if seeds is None else seeds[2 * block :]
-        now.close(
-            mixed[i], streams[at], streams[at + 1], w_out, b_out, seed, (normed[at + 1], mlp_gain, mlp_shift)
-        )
-        now.into_mlp(normed[at + 1], active[i], w_up, b_up)
-        seed = None if seeds is None else seeds[2 * block + 1 :]
+    launch.norm(streams[0], normed[0], blocks[0].attention_gain, blocks[0].attention_shift)
+    for i, (block, weights) in enumerate(zip(blocks, narrow_by_block(narrow, blocks), strict=True)):
+        half, at = (2 * i, i) if save else (0, 0)
+        torch.addmm(weights.qkv_bias, normed[half], weights.qkv.T, out=qkv[at])
+        launch.attention(qkv[at], mixed[at])
+        launch.add_to_stream(
+            mixed[at], streams[half], streams[half + 1], weights.out, block.out_bias, _seed(seeds, 2 * i),
+            (normed[half + 1], block.mlp_gain, block.mlp_shift),
+        )  # fmt: skip
+        launch.up_gelu(normed[half + 1], active[at], weights.up, block.up_bias)
         target, following = result, None
-        if block < depth - 1:
-            above = at + 2 if save else 0
-            gain, shift = of_block(parameters, block + 1)[:2]
-            target, following = streams[above], (normed[above], gain, shift)
-        now.close(active[i], streams[at + 1], target, w_down, b_down, seed, following)
-    return [result, *made, narrow]
+        if i < len(blocks) - 1:
+            above, next_block = half + 2 if save else 0, blocks[i + 1]
+            target = streams[above]
+            following = (normed[above], next_block.attention_gain, next_block.attention_shift)
+        launch.add_to_stream(
+            active[at], streams[half + 1], target, weights.down, block.down_bias, _seed(seeds, 2 * i + 1),
+            following,
+        )  # fmt: skip
+    return [result, *kept, narrow]
 
 
 def _backward(
-    gradient: Tensor,
+    grad_y: Tensor,
     parameters: list[Tensor],
     present: Tensor | None,
     seeds: Tensor | None,
@@ -111,211 +104,80 @@ def _backward(
 ) -> list[Tensor]:
     """The gradients of x and of the parameters."""
     streams, normed, qkv, mixed, active, narrow = saved
-    rows, n, width = gradient.shape
-    tokens, depth = rows * n, len(parameters) // PER_BLOCK
+    rows, n, width = grad_y.shape
+    tokens, blocks = rows * n, by_block(parameters)
+    depth = len(blocks)
     if tokens == 0:
-        return [torch.zeros_like(one) for one in (gradient, *parameters)]
-    matrices = _split(narrow, _wide(parameters))
-    now = Launch(gradient, tokens, heads, causal, keep, eps, present)
+        return [torch.zeros_like(tensor) for tensor in (grad_y, *parameters)]
+    narrow_weights = narrow_by_block(narrow, blocks)
+    launch = Launches(grad_y, tokens, heads, causal, keep, eps, present)
     # By half block: gradients of gain and shift, and of the bias that the half ends with.
-    sums = gradient.new_empty((2 * depth, now.row_tiles, 3 * width))
-    up_sums = gradient.new_empty((depth, now.tiles, 4 * width))
-    in_sums = gradient.new_empty((depth, now.list_tiles, 3 * width))
-    wide = functools.partial(torch.empty, dtype=torch.bfloat16, device=gradient.device)
-    arriving, of_change = gradient.contiguous().view(tokens, width), wide((tokens, width))
-    now.begin_backward(arriving, of_change, sums[-1], None if seeds is None else seeds[-1:])
-    main, side = torch.cuda.current_stream(), _side_stream(gradient.device)
-    products: list[Tensor] = [gradient] * (4 * depth)
-    held: list[Any] = []  # nothing that the side stream reads may be given away before it is done
-    for block in reversed(range(depth)):
-        gain, _, _, _, _, _, mlp_gain, _, _, b_up, _, _ = of_block(parameters, block)
-        w_in, w_out, w_up, w_down, _ = matrices[NARROW * block : NARROW * (block + 1)]
-        at = 2 * block
-        of_up, middle, of_mixed = wide((tokens, 4 * width)), torch.empty_like(arriving), wide((tokens, width))
-        now.through_gelu(of_change, normed[at + 1], of_up, up_sums[block], w_up, b_up, w_down)
-        below = (of_mixed, sums[at], None if seeds is None else seeds[at:])
-        now.through_norm(of_up, arriving, middle, streams[at + 1], w_up, mlp_gain, sums[at + 1], below)
+    sums = grad_y.new_empty((2 * depth, launch.row_tiles, 3 * width))
+    up_sums = grad_y.new_empty((depth, launch.tiles, 4 * width))
+    qkv_sums = grad_y.new_empty((depth, launch.list_tiles, 3 * width))
+    empty = functools.partial(torch.empty, dtype=torch.bfloat16, device=grad_y.device)
+    grad_stream, grad_change = grad_y.contiguous().view(tokens, width), empty((tokens, width))
+    launch.dropout_backward(grad_stream, grad_change, sums[-1], _seed(seeds, -1))
+    main, side = torch.cuda.current_stream(), _side_stream(grad_y.device)
+    grad_matrices: list[list[Tensor]] = [[] for _ in blocks]
+    held: list[Any] = []  # nothing that the side stream reads may be freed before it is done
+    for i in reversed(range(depth)):
+        block, weights, half = blocks[i], narrow_weights[i], 2 * i
+        grad_up, grad_middle = empty((tokens, 4 * width)), torch.empty_like(grad_stream)
+        grad_mixed = empty((tokens, width))
+        launch.gelu_backward(
+            grad_change, normed[half + 1], grad_up, up_sums[i], weights.up, block.up_bias, weights.down
+        )
+        launch.norm_backward(
+            grad_up, grad_stream, grad_middle, streams[half + 1], weights.up, block.mlp_gain, sums[half + 1],
+            (grad_mixed, sums[half], _seed(seeds, half)),
+        )  # fmt: skip
         side.wait_stream(main)
         with torch.cuda.stream(side):
-            products[4 * block + 2] = _product(of_up, normed[at + 1])
-            products[4 * block + 3] = _product(of_change, active[block])
-        held += [of_change, of_up, of_mixed, middle]
-        of_qkv, arriving, of_change = (
-            wide((tokens, 3 * width)),
-            torch.empty_like(middle),
-            wide((tokens, width)),
-        )
-        now.through_attention(of_mixed, qkv[block], of_qkv, in_sums[block], w_out)
-        below = (of_change, sums[at - 1], None if seeds is None else seeds[at - 1 :])
-        now.through_norm(
-            of_qkv, middle, arriving, streams[at], w_in, gain, sums[at], below if block else None
-        )
+            grads_of_mlp = [_product(grad_up, normed[half + 1]), _product(grad_change, active[i])]
+        held += [grad_change, grad_up, grad_mixed, grad_middle]
+        grad_qkv, grad_stream = empty((tokens, 3 * width)), torch.empty_like(grad_middle)
+        grad_change = empty((tokens, width))
+        launch.attention_backward(grad_mixed, qkv[i], grad_qkv, qkv_sums[i], weights.out)
+        below = (grad_change, sums[half - 1], _seed(seeds, half - 1)) if i else None
+        launch.norm_backward(
+            grad_qkv, grad_middle, grad_stream, streams[half], weights.qkv, block.attention_gain, sums[half],
+            below,
+        )  # fmt: skip
         side.wait_stream(main)
         with torch.cuda.stream(side):
-            products[4 * block] = _product(of_qkv, normed[at])
-            products[4 * block + 1] = _product(of_mixed, mixed[block])
-        held += [of_qkv]
-    up_sums, in_sums = up_sums.sum(1), in_sums.sum(1)
+            grads_of_attention = [_product(grad_qkv, normed[half]), _product(grad_mixed, mixed[i])]
+        held += [grad_qkv]
+        grad_matrices[i] = [*grads_of_attention, *grads_of_mlp]
+    up_sums, qkv_sums = up_sums.sum(1), qkv_sums.sum(1)
     sums = sums.sum(1)
     main.wait_stream(side)
-    gradients = [arriving.view(rows, n, width)]
-    for block in range(depth):
-        w_in, w_out, w_up, w_down = products[4 * block : 4 * block + 4]
-        of_gain, of_shift, of_out = sums[2 * block].split(width)
-        gradients += [of_gain, of_shift, w_in, in_sums[block], w_out, of_out]
-        of_gain, of_shift, of_down = sums[2 * block + 1].split(width)
-        gradients += [of_gain, of_shift, w_up, up_sums[block], w_down, of_down]
+    gradients = [grad_stream.view(rows, n, width)]
+    for i, (qkv_weight, out, up, down) in enumerate(grad_matrices):
+        gain, shift, out_bias = sums[2 * i].split(width)
+        mlp_gain, mlp_shift, down_bias = sums[2 * i + 1].split(width)
+        gradients += BlockWeights(
+            gain, shift, qkv_weight, qkv_sums[i], out, out_bias,
+            mlp_gain, mlp_shift, up, up_sums[i], down, down_bias,
+        )  # fmt: skip
     return gradients
 
 
-class Launch:
-    """The kernels for lists of one shape."""
-
-    def __init__(
-        self,
-        x: Tensor,
-        tokens: int,
-        heads: int,
-        causal: bool,
-        keep: float,
-        eps: float,
-        present: Tensor | None,
-    ) -> None:
-        rows, n, self.width = x.shape
-        head = self.width // heads
-        block, self.list_warps = list_tile(n)
-        self.heads, self.tokens, self.eps, self.scale = heads, tokens, eps, head**-0.5
-        self.keep, self.any = keep, x
-        self.present = x if present is None else present
-        self.tiles, self.row_tiles = triton.cdiv(tokens, TILE), triton.cdiv(tokens, ROW_TILE)
-        self.list_tiles = triton.cdiv(rows, block // n)
-        self.lists = {"N": n, "WIDTH": self.width, "HEAD": head, "BLOCK": block, "CAUSAL": causal}
-        self.lists |= {"MASKED": present is not None}
-
-    def norm(self, x: Tensor, normed: Tensor, gain: Tensor, shift: Tensor) -> None:
-        kernels.norm[(self.row_tiles,)](
-            x,
-            normed,
-            gain,
-            shift,
-            self.tokens,
-            self.eps,
-            WIDTH=self.width,
-            BLOCK=ROW_TILE,
-            num_warps=ROW_WARPS,
-        )
-
-    def into_mlp(self, h: Tensor, y: Tensor, w: Tensor, b: Tensor) -> None:
-        out = w.shape[0]
-        kernels.into_mlp[(self.tiles, out // COLUMNS)](
-            h, y, w, b, self.tokens, WIDTH=self.width, OUT=out, BLOCK=TILE, COLUMNS=COLUMNS, CHUNK=CHUNK,
-            num_warps=WARPS, num_stages=STAGES,
-        )  # fmt: skip
-
-    def attention(self, qkv: Tensor, mixed: Tensor) -> None:
-        short_attention._forward[(self.list_tiles, self.heads)](
-            qkv, self.present, mixed, self.tokens, self.scale, **self.lists, PRECISION="ieee",
-            num_warps=self.list_warps,
-        )  # fmt: skip
-
-    def close(
-        self,
-        a: Tensor,
-        x: Tensor,
-        y: Tensor,
-        w: Tensor,
-        b: Tensor,
-        seed: Tensor | None,
-        following: tuple[Tensor, Tensor, Tensor] | None,
-    ) -> None:
-        normed, gain, shift = following or (y, b, b)
-        kernels.close[(self.row_tiles,)](
-            a, x, y, normed, w, b, gain, shift, self.any if seed is None else seed, self.tokens, self.eps,
-            WIDTH=self.width, K=w.shape[1], BLOCK=ROW_TILE, CHUNK=CHUNK, KEEP=self.keep,
-            NORM=following is not None, num_warps=ROW_WARPS, num_stages=STAGES,
-        )  # fmt: skip
-
-    def begin_backward(self, of_y: Tensor, of_change: Tensor, sums: Tensor, seed: Tensor | None) -> None:
-        kernels.begin_backward[(self.row_tiles,)](
-            of_y, of_change, sums, self.any if seed is None else seed, self.tokens, WIDTH=self.width,
-            BLOCK=ROW_TILE, num_warps=ROW_WARPS, KEEP=self.keep,
-        )  # fmt: skip
-
-    def through_gelu(
-        self,
-        of_change: Tensor,
-        h: Tensor,
-        of_up: Tensor,
-        sums: Tensor,
-        w_up: Tensor,
-        b_up: Tensor,
-        w_down: Tensor,
-    ) -> None:
-        hidden = w_up.shape[0]
-        kernels.through_gelu[(self.tiles, hidden // COLUMNS)](
-            of_change, h, of_up, sums, w_up, b_up, w_down, self.tokens, WIDTH=self.width, HIDDEN=hidden,
-            BLOCK=TILE, COLUMNS=COLUMNS, CHUNK=CHUNK, num_warps=WARPS, num_stages=STAGES,
-        )  # fmt: skip
-
-    def through_attention(
-        self, of_change: Tensor, qkv: Tensor, of_qkv: Tensor, sums: Tensor, w_out: Tensor
-    ) -> None:
-        kernels.through_attention[(self.list_tiles, self.heads)](
-            of_change, qkv, of_qkv, sums, w_out, self.present, self.tokens, self.scale, **self.lists,
-            CHUNK=self.width, num_stages=1, num_warps=self.list_warps,
-        )  # fmt: skip
-
-    def through_norm(
-        self,
-        of_made: Tensor,
-        of_y: Tensor,
-        of_x: Tensor,
-        x: Tensor,
-        w: Tensor,
-        gain: Tensor,
-        sums: Tensor,
-        below: tuple[Tensor, Tensor, Tensor | None] | None,
-    ) -> None:
-        of_change, sums_below, seed = below or (of_x, sums, None)
-        kernels.through_norm[(self.row_tiles,)](
-            of_made, of_y, of_x, of_change, x, w, gain, self.any if seed is None else seed, sums, sums_below,
-            self.tokens, self.eps, WIDTH=self.width, K=w.shape[0], BLOCK=ROW_TILE, CHUNK=CHUNK,
-            KEEP=self.keep,
-            BELOW=below is not None, num_warps=ROW_WARPS, num_stages=STAGES,
-        )  # fmt: skip
-
-
 def _kept(tokens: int, width: int, depth: int, save: bool) -> list[tuple[tuple[int, int, int], torch.dtype]]:
-    """Shapes and types of what a forward pass makes on its way; one block's worth if it need not be kept."""
+    """Shapes and types of what a forward pass stores; one block's worth if no backward pass follows.
+
+    By half block: streams and normed streams. By block: queries, keys and values; mixed values; what comes
+    out of the GELU.
+    """
     kept = depth if save else 1
     widths = (3 * width, width, 4 * width)
     halves = [((2 * kept, tokens, width), dtype) for dtype in (torch.float32, torch.bfloat16)]
     return halves + [((kept, tokens, wide), torch.bfloat16) for wide in widths]
 
 
-def of_block(parameters: list[Tensor], block: int) -> list[Tensor]:
-    """The parameters of one block."""
-    return parameters[PER_BLOCK * block : PER_BLOCK * (block + 1)]
-
-
-def narrowed(parameters: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """What the products need in bfloat16, in one tensor and as views: NARROW for each block."""
-    wide = _wide(parameters)
-    narrow = torch.empty(sum(one.numel() for one in wide), dtype=torch.bfloat16, device=wide[0].device)
-    views = _split(narrow, wide)
-    torch._foreach_copy_(views, wide)
-    return narrow, views
-
-
-def _wide(parameters: list[Tensor]) -> list[Tensor]:
-    """The four weights of each block, and the bias of the first."""
-    blocks = [of_block(parameters, block) for block in range(len(parameters) // PER_BLOCK)]
-    return [block[i] for block in blocks for i in (2, 4, 8, 10, 3)]
-
-
-def _split(narrow: Tensor, wide: list[Tensor]) -> list[Tensor]:
-    parts = narrow.split([one.numel() for one in wide])
-    return [part.view(one.shape) for part, one in zip(parts, wide, strict=True)]
+def _seed(seeds: Tensor | None, half: int) -> Tensor | None:
+    """The seed of the dropout that a half block ends with, where a kernel reads it."""
+    return None if seeds is None else seeds[half:]
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
@@ -335,7 +197,7 @@ _library.define(
     " -> Tensor[]"
 )
 _library.define(
-    "blocks_backward(Tensor gradient, Tensor[] parameters, Tensor? present, Tensor? seeds, Tensor[] saved,"
+    "blocks_backward(Tensor grad_y, Tensor[] parameters, Tensor? present, Tensor? seeds, Tensor[] saved,"
     f" {_settings}) -> Tensor[]"
 )
 _library.impl("blocks", _forward, "CUDA")
@@ -345,33 +207,33 @@ _library.impl("blocks_backward", _backward, "CUDA")
 @torch.library.register_fake("factorank::blocks", lib=_library)
 def _forward_shapes(x, parameters, present, seeds, heads, causal, keep, eps, save):  # type: ignore[no-untyped-def]
     rows, n, width = x.shape
-    kept = _kept(rows * n, width, len(parameters) // PER_BLOCK, save)
-    weights = sum(one.numel() for one in _wide(parameters))
+    blocks = by_block(parameters)
     return [
         x.new_empty(x.shape),
-        *(x.new_empty(shape, dtype=dtype) for shape, dtype in kept),
-        x.new_empty((weights,), dtype=torch.bfloat16),
+        *(x.new_empty(shape, dtype=dtype) for shape, dtype in _kept(rows * n, width, len(blocks), save)),
+        x.new_empty((narrow_size(blocks),), dtype=torch.bfloat16),
     ]
 
 
 @torch.library.register_fake("factorank::blocks_backward", lib=_library)
-def _backward_shapes(gradient, parameters, present, seeds, saved, heads, causal, keep, eps):  # type: ignore[no-untyped-def]
-    return [one.new_empty(one.shape) for one in (gradient, *parameters)]
+def _backward_shapes(grad_y, parameters, present, seeds, saved, heads, causal, keep, eps):  # type: ignore[no-untyped-def]
+    return [tensor.new_empty(tensor.shape) for tensor in (grad_y, *parameters)]
 
 
 class _Blocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, present, seeds, settings, save, *parameters):  # type: ignore[no-untyped-def]
-        made = torch.ops.factorank.blocks(x, list(parameters), present, seeds, *settings, save)
-        ctx.settings = settings
-        ctx.save_for_backward(present, seeds, *made[1:], *parameters)
-        return made[0]
+        y, *kept = torch.ops.factorank.blocks(x, list(parameters), present, seeds, *settings, save)
+        ctx.settings, ctx.kept = settings, len(kept)
+        ctx.save_for_backward(present, seeds, *kept, *parameters)
+        return y
 
     @staticmethod
-    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+    @once_differentiable
+    def backward(ctx, grad_y):  # type: ignore[no-untyped-def]
         present, seeds, *rest = ctx.saved_tensors
-        saved, parameters = rest[:6], rest[6:]
-        made = torch.ops.factorank.blocks_backward(
-            gradient, list(parameters), present, seeds, list(saved), *ctx.settings
+        kept, parameters = rest[: ctx.kept], rest[ctx.kept :]
+        grad_x, *grads = torch.ops.factorank.blocks_backward(
+            grad_y, list(parameters), present, seeds, list(kept), *ctx.settings
         )
-        return made[0], None, None, None, None, *made[1:]
+        return grad_x, None, None, None, None, *grads

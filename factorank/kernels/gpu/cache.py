@@ -14,7 +14,8 @@ import triton.language as tl
 from torch import Tensor
 
 from factorank.kernels.cache import Cache
-from factorank.kernels.gpu import blocks as fused
+from factorank.kernels.gpu.block_launches import Launches
+from factorank.kernels.gpu.block_weights import by_block, narrow_by_block, narrowed
 
 ROWS = 16
 """Rows of a program of the attention."""
@@ -24,45 +25,44 @@ class FusedCache(Cache):
     """Queries, keys and values of all blocks: room for ``capacity`` tokens, which come one at a time."""
 
     def __init__(self, parameters: Sequence[Tensor], heads: int, capacity: int, eps: float = 1e-5) -> None:
-        self.parameters, self.heads, self.capacity, self.eps = list(parameters), heads, capacity, eps
-        self._narrow = fused.narrowed(self.parameters)[1]
+        self.heads, self.capacity, self.eps = heads, capacity, eps
+        self._blocks = by_block(parameters)
+        self._narrow = narrow_by_block(narrowed(self._blocks), self._blocks)
         self._qkv: Tensor | None = None
 
     def advance(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         assert mask is None
         rows, _, width = x.shape
-        depth, position = len(self.parameters) // fused.PER_BLOCK, self.length
-        narrow = functools.partial(torch.empty, dtype=torch.bfloat16, device=x.device)
+        position, blocks = self.length, self._blocks
+        empty = functools.partial(torch.empty, dtype=torch.bfloat16, device=x.device)
         if self._qkv is None:
-            self._qkv = narrow((depth, self.capacity, rows, 3 * width))
+            self._qkv = empty((len(blocks), self.capacity, rows, 3 * width))
         self.length += 1
         if rows == 0:
             return x
-        stream, other = (
-            x.reshape(rows, width).float().contiguous(),
-            torch.empty((rows, width), device=x.device),
-        )
-        normed, mixed = narrow((rows, width)), narrow((rows, width))
-        active = narrow((rows, 4 * width))
-        now = fused.Launch(x, rows, self.heads, False, 1.0, self.eps, None)
-        now.norm(stream, normed, *self.parameters[:2])
-        for block in range(depth):
-            _, _, _, _, _, b_out, gain, shift, _, b_up, _, b_down = fused.of_block(self.parameters, block)
-            w_in, w_out, w_up, w_down, b_in = self._narrow[fused.NARROW * block : fused.NARROW * (block + 1)]
-            seen = self._qkv[block]
-            torch.addmm(b_in, normed, w_in.T, out=seen[position])
+        stream = x.reshape(rows, width).float().contiguous()
+        middle = torch.empty((rows, width), device=x.device)
+        normed, mixed = empty((rows, width)), empty((rows, width))
+        active = empty((rows, 4 * width))
+        launch = Launches(x, rows, self.heads, False, 1.0, self.eps, None)
+        launch.norm(stream, normed, blocks[0].attention_gain, blocks[0].attention_shift)
+        for i, (block, weights) in enumerate(zip(blocks, self._narrow, strict=True)):
+            qkv = self._qkv[i]
+            torch.addmm(weights.qkv_bias, normed, weights.qkv.T, out=qkv[position])
             _attend_last[(triton.cdiv(rows, ROWS),)](
-                seen, mixed, rows, position, (width // self.heads) ** -0.5, WIDTH=width, HEADS=self.heads,
+                qkv, mixed, rows, position, (width // self.heads) ** -0.5, WIDTH=width, HEADS=self.heads,
                 BLOCK=ROWS,
             )  # fmt: skip
-            now.close(mixed, stream, other, w_out, b_out, None, (normed, gain, shift))
-            now.into_mlp(normed, active, w_up, b_up)
+            launch.add_to_stream(
+                mixed, stream, middle, weights.out, block.out_bias, None,
+                (normed, block.mlp_gain, block.mlp_shift),
+            )  # fmt: skip
+            launch.up_gelu(normed, active, weights.up, block.up_bias)
             following = None
-            if block < depth - 1:
-                gain, shift = fused.of_block(self.parameters, block + 1)[:2]
-                following = (normed, gain, shift)
-            stream = torch.empty_like(other)
-            now.close(active, other, stream, w_down, b_down, None, following)
+            if i < len(blocks) - 1:
+                following = (normed, blocks[i + 1].attention_gain, blocks[i + 1].attention_shift)
+            stream = torch.empty_like(middle)
+            launch.add_to_stream(active, middle, stream, weights.down, block.down_bias, None, following)
         return stream.view(rows, 1, width)
 
     def select(self, rows: Tensor) -> None:
@@ -74,7 +74,7 @@ class FusedCache(Cache):
 def _attend_last(  # type: ignore[no-untyped-def]
     qkv, mixed, rows, last, scale, WIDTH: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Attention of token ``last`` to the tokens 0..last, whose values lie ``(tokens, rows, 3, width)``."""
+    """Attention of token ``last`` to the tokens 0..last, which lie as ``(tokens, rows, 3, width)``."""
     row, column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
     live = (row < rows)[:, None]
     here = row[:, None].to(tl.int64) * (3 * WIDTH) + column[None, :]
@@ -91,5 +91,5 @@ def _attend_last(  # type: ignore[no-untyped-def]
         old, new = tl.exp(highest - higher), tl.exp(score - higher)
         sums = sums * old[:, :, None] + new[:, :, None] * tl.reshape(v, (BLOCK, HEADS, WIDTH // HEADS))
         total, highest = total * old + new, higher
-    made = tl.reshape(sums / total[:, :, None], (BLOCK, WIDTH))
-    tl.store(mixed + row[:, None].to(tl.int64) * WIDTH + column[None, :], made.to(tl.bfloat16), mask=live)
+    mean = tl.reshape(sums / total[:, :, None], (BLOCK, WIDTH))
+    tl.store(mixed + row[:, None].to(tl.int64) * WIDTH + column[None, :], mean.to(tl.bfloat16), mask=live)

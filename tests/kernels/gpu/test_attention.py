@@ -74,3 +74,17 @@ def test_compiles_and_is_captured():
     static.copy_(torch.randn_like(static))
     graph.replay()
     torch.testing.assert_close(out, dispatch.attention(static))
+
+
+def test_a_second_derivative_is_refused_but_by_the_twin():
+    qkv = torch.randn((3, 5, 3, 2, 16), device="cuda", requires_grad=True)
+
+    def slope():
+        (grad,) = torch.autograd.grad(dispatch.attention(qkv).square().sum(), qkv, create_graph=True)
+        return grad.sum()
+
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        slope().backward()
+    with dispatch.plain(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        slope().backward()
+    assert qkv.grad.isfinite().all()

@@ -14,11 +14,11 @@ pytestmark = pytest.mark.gpu
 
 def stack(width, heads, dropout=0.0, depth=3):
     torch.manual_seed(0)
-    made = Transformer(width, depth, heads, dropout).cuda()
-    for weight in made.parameters():
+    blocks = Transformer(width, depth, heads, dropout).cuda()
+    for weight in blocks.parameters():
         if weight.ndim == 1:
             torch.nn.init.normal_(weight, mean=0.5, std=0.3)
-    return made
+    return blocks
 
 
 def outcome(blocks, x, mask, causal, *, fast, narrow):
@@ -112,3 +112,13 @@ def test_token_by_token_as_close_to_float32_as_the_library():
             ours = torch.cat([cache.advance(x[:, i : i + 1]) for i in range(20)], 1)
     assert not isinstance(cache, BlockCache)
     assert (ours - exact).norm() < 1.5 * (theirs - exact).norm()
+
+
+def test_a_second_derivative_is_refused():
+    blocks = stack(64, 2, depth=1)
+    x = torch.randn((2, 5, 64), device="cuda", requires_grad=True)
+    with torch.autocast("cuda", torch.bfloat16):
+        y = blocks(x)
+    (slope,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        slope.sum().backward()
