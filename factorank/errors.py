@@ -1,7 +1,7 @@
 """Errors of the library. All are ``ValueError``s, and all say what was given, where, and what is allowed."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -57,7 +57,24 @@ class CodeError(FactorankError):
 
 
 class RankingsError(FactorankError):
-    """A file or table of rankings holds something that is not a ranking; the message names file and line."""
+    """A file or table of rankings holds something that is not a ranking; the message names file and line.
+
+    An error about a row of rankings holds its number as ``row``. Its message then begins with "row 17", and
+    :meth:`at` replaces that by the place of the row in a file.
+
+    >>> error = RankingsError("does not rank 'ann'", row=1)
+    >>> str(error), str(error.at(["votes.csv:2", "votes.csv:3"]))
+    ("row 1 does not rank 'ann'", "votes.csv:3: the ranking does not rank 'ann'")
+    """
+
+    def __init__(self, message: str = "", *, parameter: str | None = None, row: int | None = None) -> None:
+        self.row, self.fault = row, message
+        super().__init__(message if row is None else f"row {row} {message}", parameter=parameter)
+
+    def at(self, places: Sequence[str]) -> "RankingsError":
+        """The same error with the place of its row in a file; ``places`` are those of all rows."""
+        assert self.row is not None
+        return RankingsError(f"{places[self.row]}: the ranking {self.fault}", parameter=self.parameter)
 
 
 class RankerError(FactorankError):

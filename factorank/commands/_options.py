@@ -1,13 +1,10 @@
-"""What the commands that read rankings have in common."""
+"""Options that the commands on rankings share."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
-
-from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class RankingsTable:
-    """A file of rankings and how to read it."""
+    """A file of complete rankings and how to read it."""
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """Rankings: a PrefLib file (.soc, .soi, .toc, .toi), or a CSV or parquet table."""
@@ -30,29 +27,18 @@ class RankingsTable:
     seed: int = 0
     """Decides everything random."""
 
-    def load(self, generator: "torch.Generator", partial: bool) -> "tuple[Rankings, list[str]]":
-        """The rankings, a row for each in the file, and where each stands.
+    def read(self, generator: "torch.Generator") -> "Rankings":
+        """The rankings, complete and strict."""
+        from factorank.votes import read_votes
 
-        If it is asked for, ties are broken, for each voter alone, and no row is one of the file's then; but
-        not where items are left out that may not be (``partial``), so that this can be refused at its place.
-        """
-        from factorank.data.rankings.files import read_rows
-
-        try:
-            rankings, places = read_rows(self.file, self.format, first_rank=self.first_rank)
-        except FactorankError as error:
-            raise FactorankError(as_options(str(error))) from None
-        if self.break_ties and (partial or rankings.complete):
-            return rankings.distinct().break_ties(generator), []
-        return rankings, places
-
-    def located(self, error: FactorankError, places: list[str]) -> str:
-        """The message of an error about a row, with the place of that row in the file."""
-        message = as_options(str(error))
-        found = re.match(r"row (\d+) ", message)
-        if found is None or not places:
-            return f"{self.file}: {message}"
-        return f"{places[int(found[1])]}: the ranking {message[found.end() :]}"
+        return read_votes(
+            self.file,
+            self.format,
+            first_rank=self.first_rank,
+            break_ties=self.break_ties,
+            complete=True,
+            generator=generator,
+        )
 
 
 @dataclass(kw_only=True)
@@ -62,29 +48,16 @@ class RankingsFile(RankingsTable):
     unranked: Literal["below", "incomparable"] | None = None
     """What a ranking says of items it leaves out: that they come last, or nothing."""
 
-    def read(self, generator: "torch.Generator") -> "Rankings":
+    def read(self, generator: "torch.Generator", merge: bool = True) -> "Rankings":
         """The rankings, strict, and complete unless ``unranked`` says what to make of it."""
-        return self.read_rows(generator).distinct()
+        from factorank.votes import read_votes
 
-    def read_rows(self, generator: "torch.Generator") -> "Rankings":
-        """The same with a row for each in the file, unless ties were broken."""
-        from factorank.votes.families import checked
-
-        rankings, places = self.load(generator, partial=self.unranked is not None)
-        try:
-            return checked(rankings, self.unranked)
-        except FactorankError as error:
-            raise FactorankError(self.located(error, places)) from None
-
-
-def as_options(message: str) -> str:
-    """A message of the library with its keywords as the options of the command line."""
-    message = re.sub(
-        r"\b(format|first_rank)='?(\w+)'?", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", message
-    )
-    message = message.replace("say unranked 'below'", "say --unranked below")
-    return message.replace(
-        "break_ties(generator) puts tied items in a random order",
-        "--break-ties puts tied items in a random order, --unranked below takes those tied at the bottom as"
-        " left out",
-    )
+        return read_votes(
+            self.file,
+            self.format,
+            first_rank=self.first_rank,
+            unranked=self.unranked,
+            break_ties=self.break_ties,
+            merge=merge,
+            generator=generator,
+        )

@@ -9,7 +9,7 @@ from factorank.commands._options import RankingsFile
 from factorank.commands._text import counted, table
 
 if TYPE_CHECKING:
-    from factorank.votes.comparison import Score
+    from factorank.votes import HeldOutScore
 
 
 NOTE = (
@@ -37,35 +37,37 @@ class Compare(RankingsFile):
     """Starts of each mixture, of which the best is kept."""
 
     def run(self) -> None:
+        from dataclasses import replace
+
         import torch
-        from tqdm import tqdm
 
-        from factorank.errors import FactorankError
-        from factorank.votes.comparison import plan, score
-        from factorank.votes.families import Setting
+        from factorank import votes
+        from factorank.votes.comparison import SMOOTHED
 
-        if self.components < 1:
-            raise FactorankError(f"a mixture has at least 1 component, not {self.components}")
+        settings = replace(
+            SMOOTHED,
+            components=self.components,
+            unranked=self.unranked,
+            restarts=self.restarts,
+            progress=True,
+        )
         generator = torch.Generator().manual_seed(self.seed)
         rankings = self.read(generator)
         train, held = rankings.split(self.held_out, generator)
         about = f"{self.file.name}: {counted(rankings.voters, 'ranking')} of {counted(rankings.n, 'item')}"
         print(f"{about}, {held.voters} of them held out")
-        laws = plan(rankings, self.components, self.mixtures)
-        setting = Setting(unranked=self.unranked, restarts=self.restarts, smoothing=1.0, penalty=0.1)
-        bar = tqdm(laws, unit=" laws", leave=False, disable=None)
-        found = [score(train, held, family, components, setting, self.seed) for family, components in bar]
-        print("\n" + scores_table(found))
-        doubt = "" if all(score.converged for score in found) else " ! marks a fit that had not converged."
+        scores = votes.compare(train, held, settings, mixtures=self.mixtures, seed=self.seed)
+        print("\n" + scores_table(scores))
+        doubt = "" if all(score.converged for score in scores) else " ! marks a fit that had not converged."
         note = NOTE + doubt + ("" if rankings.complete else f" {PARTIAL}")
         print("\n" + textwrap.fill(note, 79))
 
 
-def scores_table(found: Sequence["Score"]) -> str:
+def scores_table(scores: Sequence["HeldOutScore"]) -> str:
     """The scores as a table."""
-    best = min(found, key=lambda score: score.bits)
+    best = min(scores, key=lambda score: score.bits)
     rows = []
-    for score in found:
+    for score in scores:
         mark = "*" if score is best else " "
         doubt = "" if score.converged else "!"
         cells = [

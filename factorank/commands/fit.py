@@ -12,9 +12,6 @@ from factorank.commands._options import RankingsFile
 from factorank.commands._text import counted, shorten, table
 from factorank.errors import FactorankError
 
-FEWEST = 5
-"""Draws from fewer voters than these are too much alike: the intervals would seem narrow."""
-
 
 @dataclass(kw_only=True)
 class Fit(RankingsFile):
@@ -43,11 +40,10 @@ class Fit(RankingsFile):
     def run(self) -> None:
         import torch
 
-        from factorank.distributions.fitting.report import FitWarning
+        from factorank import votes
+        from factorank.distributions import FitWarning
         from factorank.distributions.saving import check_place, write_law
         from factorank.files import folder_made_whole, write_json
-        from factorank.votes import bootstrap, families
-        from factorank.votes.summary import summary
 
         if self.bootstrap is not None and self.bootstrap < 0:
             raise FactorankError(f"--bootstrap is the number of refits, 0 or more, not {self.bootstrap}")
@@ -55,7 +51,7 @@ class Fit(RankingsFile):
         check_place(out)
         generator = torch.Generator().manual_seed(self.seed)
         rankings = self.read(generator)
-        setting = families.Setting(
+        settings = votes.FitSettings(
             components=self.components,
             family=self.family,
             unranked=self.unranked,
@@ -66,13 +62,8 @@ class Fit(RankingsFile):
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the report says it, with the names of the items
-            law = families.fit(self.model, rankings, setting, generator)
-        family = self.family if self.model == "mixture" else self.model
-        slow = not rankings.complete and family != "plackett-luce"
-        count = (0 if slow else 100) if self.bootstrap is None else self.bootstrap
-        if rankings.voters < FEWEST:
-            count = 0
-        again = bootstrap.refits(self.model, rankings, law, setting, count, generator)
+            law = votes.fit_family(self.model, rankings, settings, generator)
+        refits = votes.bootstrap(law, rankings, settings, count=self.bootstrap, generator=generator)
         facts: dict[str, Any] = {
             "experiment": "fit",
             "file": self.file.name,
@@ -80,7 +71,7 @@ class Fit(RankingsFile):
         }
         facts |= {"model": self.model, "seed": self.seed, "unranked": self.unranked}
         facts |= {"command": "factorank " + " ".join(sys.argv[1:])}
-        facts |= summary(law, rankings, self.unranked, again, generator)
+        facts |= votes.summary(law, rankings, self.unranked, refits, generator)
         print(report(facts))
         with folder_made_whole(out) as folder:
             write_law(law, folder, rankings.items)
@@ -94,7 +85,9 @@ class Fit(RankingsFile):
 
 
 def report(facts: dict[str, Any]) -> str:
-    """What a summary says, as text of at most 80 columns."""
+    """A summary as text of at most 80 columns."""
+    from factorank.votes.resampling import FEWEST_VOTERS
+
     items, parts = facts["items"], facts["components"]
     source = facts["file"] + (f" ({facts['title']})" if facts.get("title") else "")
     size = f"{counted(facts['voters'], 'ranking')} of {counted(len(items), 'item')}"
@@ -126,9 +119,9 @@ def report(facts: dict[str, Any]) -> str:
             "",
             f"Intervals hold 95% of {counted(facts['refits'], 'refit')} to voters drawn with replacement.",
         ]
-    elif facts["voters"] < FEWEST:
+    elif facts["voters"] < FEWEST_VOTERS:
         there = "there is 1 voter" if facts["voters"] == 1 else f"there are {facts['voters']} voters"
-        lines += ["", f"No intervals: {there}, and fewer than {FEWEST} say nothing of others."]
+        lines += ["", f"No intervals: {there}, and fewer than {FEWEST_VOTERS} say nothing of others."]
     return "\n".join(lines)
 
 
@@ -210,6 +203,6 @@ def _components(facts: dict[str, Any]) -> str:
     for item in range(len(items)):
         rows.append([shorten(items[item], most)] + [_number(part["values"][item]) for part in parts])
         if parts[0]["intervals"]:
-            known = [part["intervals"][item] if part["values"][item] is not None else None for part in parts]
-            rows.append(["95%", *map(_range, known)])
+            ranges = [part["intervals"][item] if part["values"][item] is not None else None for part in parts]
+            rows.append(["95%", *map(_range, ranges)])
     return f"{text}\n\n{table([name, *header[1:]], rows, 'r' + 'l' * len(parts))}\n\n  {NOTES[name]}"

@@ -11,14 +11,8 @@ from factorank.commands._text import counted
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
-    from torch import Generator, Tensor
-
-    from factorank.data import Rankings
     from factorank.models import PermutationModel
     from factorank.training import TrainResult
-
-MOST_NUMBERS = 2**30
-"""The voters' orders are kept whole in memory: at most so many numbers."""
 
 
 @dataclass(kw_only=True)
@@ -57,13 +51,17 @@ class Train(RankingsTable):
     def run(self) -> int:
         import torch
 
-        from factorank.commands._saved import write_items
         from factorank.models import PermutationModel
         from factorank.training import train
+        from factorank.votes import training_orders, write_items
 
         out = self.out or Path("runs") / "train" / f"{self.file.stem}-{self.code}-{self.objective}"
         generator = torch.Generator().manual_seed(self.seed)
-        rankings, orders, held = self.data(generator)
+        rankings = self.read(generator)
+        try:
+            orders, held = training_orders(rankings, self.held_out, generator)
+        except FactorankError as error:
+            raise error.within(self.file) from None
         torch.manual_seed(self.seed)
         model = PermutationModel(
             rankings.n, self.code, self.objective, self.width, self.depth, self.heads, self.dropout
@@ -97,31 +95,6 @@ class Train(RankingsTable):
         print(f"saved in {out}; factorank sample {out} draws from it, factorank score {out} FILE scores")
         return 130 if result.stopped == "interrupted" else 0
 
-    def data(self, generator: "Generator") -> "tuple[Rankings, Tensor, Tensor | None]":
-        """The rankings, and the orders of the voters to train on and of those held out, a row for each."""
-        rankings, places = self.load(generator, partial=False)
-        try:
-            rankings.orders()
-        except FactorankError as error:
-            message = self.located(error, places).replace(
-                "orders() is for complete rankings",
-                "a model learns from complete rankings, for the code of an order is not known before the"
-                " whole of it is (factorank fit takes partial ones)",
-            )
-            raise FactorankError(message) from None
-        rankings = rankings.distinct()
-        if rankings.voters * max(rankings.n, 1) > MOST_NUMBERS:
-            raise FactorankError(
-                f"{self.file}: {rankings.voters} voters who rank {rankings.n} items are too many to train on"
-            )
-        if self.held_out == 0:
-            return rankings, _by_voter(rankings), None
-        try:
-            kept, held = rankings.split(self.held_out, generator)
-        except FactorankError as error:
-            raise FactorankError(f"{self.file}: {error}; --held-out 0 trains on all of them") from None
-        return rankings, _by_voter(kept), _by_voter(held)
-
 
 def report(model: "PermutationModel", result: "TrainResult") -> str:
     """What was trained and how well it describes rankings, in bits."""
@@ -142,8 +115,3 @@ def report(model: "PermutationModel", result: "TrainResult") -> str:
             f" {result.held_out_step}; {uniform}"
         )
     return "\n".join(lines)
-
-
-def _by_voter(rankings: "Rankings") -> "Tensor":
-    """The orders ``(voters, n)``."""
-    return rankings.orders().repeat_interleave(rankings.counts, 0)

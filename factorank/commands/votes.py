@@ -18,7 +18,7 @@ class Votes:
     families: tuple[str, ...] = ()
     """Only these: uniform, mallows, generalized-mallows, rim, plackett-luce."""
     out: Path = Path("runs/votes")
-    """The folder for votes.jsonl and votes.png; what is there already and not asked for is kept."""
+    """The folder for votes.jsonl and votes.png; rows of other sets and families that are there are kept."""
 
     def run(self) -> None:
         import torch
@@ -29,24 +29,15 @@ class Votes:
         from factorank.figures import read_results, votes_figure
 
         torch.set_num_threads(1)
-        asked = ["factorank votes --data DIR"]
-        asked += ["--sets", *self.sets] if self.sets else []
-        asked += ["--families", *self.families] if self.families else []
-        about = provenance(" ".join(asked))
-        listed = votes.jobs(self.data, self.sets, self.families)
-        sets = [one.name for one in votes.SETS]
-
-        def place(row: dict[str, Any]) -> tuple[int, int, int, int]:
-            family = votes.FAMILIES.index(row["family"])
-            return sets.index(row["data"]), row["seed"], family, row["components"]
-
+        command = ["factorank votes --data DIR"]
+        command += ["--sets", *self.sets] if self.sets else []
+        command += ["--families", *self.families] if self.families else []
+        about = provenance(" ".join(command))
+        jobs = votes.jobs(self.data, self.sets, self.families)
         file = self.out / "votes.jsonl"
-        found = {place(row): row for row in read_results(file)} if file.exists() else {}
-        rows = list(found.values())
-        for job in tqdm(listed, unit=" laws", disable=None):
-            row = job.row() | about
-            found[place(row)] = row
-            rows = [found[key] for key in sorted(found)]
+        rows = read_results(file) if file.exists() else []
+        for job in tqdm(jobs, unit=" laws", disable=None):
+            rows = votes.with_row(rows, job.row() | about)
             write_results(file, rows)  # after each law: a killed run keeps what it has
         votes_figure(file, self.out / "votes.png")
         print(votes_table(rows))
@@ -64,8 +55,8 @@ def votes_table(rows: list[dict[str, Any]]) -> str:
         best = min(bits for (d, *_), (bits, _) in means.items() if d == data)
         lines = []
         for family in dict.fromkeys(family for d, family, _ in means if d == data):
-            found = [means.get((data, family, k)) for k in range(1, most + 1)]
-            cells = ["" if v is None else f"{v[0]:.3f}{'*' if v[0] == best else ' '}" for v in found]
+            bits = [means.get((data, family, k), (None,))[0] for k in range(1, most + 1)]
+            cells = ["" if value is None else f"{value:.3f}{'*' if value == best else ' '}" for value in bits]
             lines.append([family, *cells])
         header = ["components", *(f"{k} " for k in range(1, most + 1))]
         text.append(f"{data}\n{table(header, lines, 'l')}")

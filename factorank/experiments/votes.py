@@ -1,23 +1,25 @@
-"""Real votes: how many bits each classical family needs for a ranking it has not seen.
+"""Real votes: the bits that each classical family needs for a ranking it was not fitted to.
 
-Four sets of rankings: two years of students' choices of courses (PrefLib 00009, complete), the constituency
-of Dublin West in 2002 (PrefLib 00001, top lists: items left out come last), and the ratings of 100 jokes by
-the 7,200 users of Jester who rated them all, ties broken at random. On each split of the voters every family,
-and mixtures of up to five of its laws, are fitted to the same voters and scored on the same others.
+There are four sets of rankings: two years of students' choices of courses (PrefLib 00009, complete), the
+constituency of Dublin West in 2002 (PrefLib 00001, top lists: items left out come last), and the ratings of
+100 jokes by the 7,200 users of Jester who rated them all, ties broken at random. On each split of the voters
+every family, and mixtures of up to five of its laws, are fitted to the same voters and scored on the same
+held-out voters.
 """
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from factorank.data import Rankings, read_rankings
+from factorank.data import Rankings, load_ratings, read_rankings
 from factorank.distributions.fitting.checks import Unranked
 from factorank.errors import FactorankError
-from factorank.votes.comparison import plan, score
-from factorank.votes.families import MIXED, Setting, ready
+from factorank.votes.comparison import SMOOTHED, laws_to_compare, score_family
+from factorank.votes.families import MIXED
+from factorank.votes.reading import prepared
 
 FAMILIES = ("uniform", *MIXED)
 HELD_OUT = 0.2
@@ -25,8 +27,8 @@ COMPONENTS = 5
 
 
 @dataclass(frozen=True)
-class Votes:
-    """A set of votes and how it is used."""
+class VoteSet:
+    """A set of votes and how laws are fitted to it."""
 
     name: str
     read: Callable[[Path], Rankings]
@@ -39,13 +41,12 @@ class Votes:
 
 
 def jester(folder: Path) -> Rankings:
-    """The 7,200 users of Jester who rated all 100 jokes, as rankings; equal ratings in a random order."""
-    import numpy as np
-
-    ratings = np.load(folder / "jester" / "jester_24983x100.npz")["ratings"]
-    rated_all = torch.from_numpy(ratings[~np.isnan(ratings).any(1)])
-    names = [f"joke {number}" for number in range(1, ratings.shape[1] + 1)]
-    return Rankings.from_scores(rated_all, names).break_ties(torch.Generator().manual_seed(0))
+    """The rankings of the 7,200 users of Jester who rated all 100 jokes, equal ratings in a random order."""
+    ratings = load_ratings(folder / "jester" / "jester_24983x100.npz")
+    jokes = ratings.item_count
+    scores = ratings.of_users(ratings.users_with(jokes)).values.view(-1, jokes)
+    names = [f"joke {number}" for number in ratings.ids]
+    return Rankings.from_scores(scores, names).break_ties(torch.Generator().manual_seed(0))
 
 
 def _preflib(name: str) -> Callable[[Path], Rankings]:
@@ -53,18 +54,18 @@ def _preflib(name: str) -> Callable[[Path], Rankings]:
 
 
 SETS = (
-    Votes("courses-2003", _preflib("00009-00000001.soc"), splits=3, restarts=3),
-    Votes("courses-2004", _preflib("00009-00000002.soc"), splits=3, restarts=3),
-    Votes("dublin-west-2002", _preflib("00001-00000002.soi"), splits=1, restarts=3, unranked="below"),
-    Votes("jester", jester, splits=1, restarts=1, max_iterations=60),
+    VoteSet("courses-2003", _preflib("00009-00000001.soc"), splits=3, restarts=3),
+    VoteSet("courses-2004", _preflib("00009-00000002.soc"), splits=3, restarts=3),
+    VoteSet("dublin-west-2002", _preflib("00001-00000002.soi"), splits=1, restarts=3, unranked="below"),
+    VoteSet("jester", jester, splits=1, restarts=1, max_iterations=60),
 )
 
 
 @dataclass(frozen=True)
 class Job:
-    """One law to be fitted to some voters of a set and scored on the others."""
+    """A law to be fitted to some voters of a set and scored on the others."""
 
-    votes: Votes
+    votes: VoteSet
     train: Rankings
     held_out: Rankings
     seed: int
@@ -73,38 +74,49 @@ class Job:
 
     def row(self) -> dict[str, Any]:
         """The result, as a line of the results file."""
-        setting = Setting(
+        settings = replace(
+            SMOOTHED,
             unranked=self.votes.unranked,
             restarts=self.votes.restarts,
             max_iterations=self.votes.max_iterations,
-            smoothing=1.0,
-            penalty=0.1,
         )
-        found = score(self.train, self.held_out, self.family, self.components, setting, self.seed)
+        score = score_family(self.train, self.held_out, self.family, self.components, settings, self.seed)
         row: dict[str, Any] = {"experiment": "votes", "data": self.votes.name, "n": self.train.n}
         row |= {"voters": self.train.voters, "held_out": self.held_out.voters, "seed": self.seed}
-        return row | asdict(found) | {"seconds": round(found.seconds, 2)}
+        return row | asdict(score) | {"seconds": round(score.seconds, 2)}
 
 
 def jobs(folder: Path, names: tuple[str, ...] = (), families: tuple[str, ...] = ()) -> list[Job]:
-    """Everything that is to be fitted, for the sets and families of these names or for all."""
-    unknown = set(names) - {votes.name for votes in SETS}
-    if unknown:
-        known = ", ".join(votes.name for votes in SETS)
-        raise FactorankError(f"there is no set of votes {unknown.pop()!r}; there are {known}")
-    unknown = set(families) - set(FAMILIES)
-    if unknown:
-        raise FactorankError(f"there is no family {unknown.pop()!r}; there are {', '.join(FAMILIES)}")
+    """All laws to be fitted, for the sets and families of these names or, by default, for all."""
+    _check(names, [votes.name for votes in SETS], "set of votes")
+    _check(families, FAMILIES, "family")
     listed = []
     for votes in SETS:
         if not names or votes.name in names:
-            rankings = ready(votes.read(folder), votes.unranked)
+            rankings = prepared(votes.read(folder), votes.unranked).distinct()
             for seed in range(votes.splits):
                 train, held = rankings.split(HELD_OUT, torch.Generator().manual_seed(seed))
-                laws = plan(rankings, COMPONENTS, votes.mixtures)
+                laws = laws_to_compare(rankings, COMPONENTS, votes.mixtures)
                 listed += [
-                    Job(votes, train, held, seed, family, k)
-                    for family, k in laws
+                    Job(votes, train, held, seed, family, components)
+                    for family, components in laws
                     if not families or family in families
                 ]
     return listed
+
+
+def with_row(rows: Sequence[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a results file with a new row, which replaces an earlier one of the same law and split."""
+    sets = [votes.name for votes in SETS]
+
+    def key(row: dict[str, Any]) -> tuple[int, int, int, int]:
+        return sets.index(row["data"]), row["seed"], FAMILIES.index(row["family"]), row["components"]
+
+    by_key = {key(each): each for each in [*rows, row]}
+    return [by_key[place] for place in sorted(by_key)]
+
+
+def _check(names: Sequence[str], known: Sequence[str], what: str) -> None:
+    for name in names:
+        if name not in known:
+            raise FactorankError(f"there is no {what} {name!r}; there are {', '.join(known)}")

@@ -1,0 +1,55 @@
+"""Votes: the room of the statistician, who fits laws to rankings of named items.
+
+* Read and write rankings: :func:`read_votes` for strict rankings that are ready to be fitted,
+  :func:`read_rankings` and :func:`write_rankings` for any, :class:`Rankings` for those in memory.
+* Fit: :func:`fit_family` fits a law of one of the :data:`FAMILIES` under :class:`FitSettings`, mixtures
+  included. Top lists and rankings of subsets are fitted where the family allows it.
+* Judge: :func:`compare` scores all families on held-out voters, :func:`bootstrap` refits a law to voters
+  drawn with replacement, :func:`summary` gives consensus, parameters and their intervals.
+* Use: :func:`log_prob` and :func:`bits` give the probability of rankings, partial ones included.
+  :func:`open_law` opens a saved law or a trained model. :func:`training_orders` gives the orders that
+  :func:`factorank.train` learns from.
+
+>>> import torch
+>>> from factorank import Mallows, votes
+>>> orders = Mallows([2, 0, 3, 1], 0.4).sample((200,), generator=torch.Generator().manual_seed(0))
+>>> rankings = votes.Rankings.from_orders(orders, ["ann", "bob", "cat", "dan"])
+>>> law = votes.fit_family("mallows", rankings)
+>>> [rankings.items[item] for item in law.mode]
+['cat', 'ann', 'dan', 'bob']
+>>> refits = votes.bootstrap(law, rankings, count=20, generator=torch.Generator().manual_seed(0))
+>>> (component,) = votes.summary(law, rankings, refits=refits)["components"]
+>>> component["parameter"], len(component["intervals"])
+('phi', 1)
+"""
+
+from factorank.data.rankings import Rankings, read_rankings, write_rankings
+from factorank.votes.comparison import HeldOutScore, compare, score_family
+from factorank.votes.families import FAMILIES, FitSettings, family_of, fit_family
+from factorank.votes.law_summary import summary
+from factorank.votes.named_laws import open_law, write_items
+from factorank.votes.probability import bits, log_prob
+from factorank.votes.reading import prepared, read_votes, training_orders
+from factorank.votes.resampling import bootstrap
+
+__all__ = [
+    "FAMILIES",
+    "FitSettings",
+    "HeldOutScore",
+    "Rankings",
+    "bits",
+    "bootstrap",
+    "compare",
+    "family_of",
+    "fit_family",
+    "log_prob",
+    "open_law",
+    "prepared",
+    "read_rankings",
+    "read_votes",
+    "score_family",
+    "summary",
+    "training_orders",
+    "write_items",
+    "write_rankings",
+]

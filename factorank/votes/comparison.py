@@ -1,4 +1,4 @@
-"""Families compared by the bits that they need for a ranking they were not fitted to."""
+"""Families compared by the bits that they need for rankings they were not fitted to."""
 
 import math
 import time
@@ -8,67 +8,108 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from factorank.data import Rankings
-from factorank.distributions import Uniform
-from factorank.distributions.fitting.report import FitWarning
-from factorank.votes import families
-from factorank.votes.families import Setting
+from factorank.data.rankings import Rankings
+from factorank.distributions import FitWarning, Uniform
+from factorank.distributions.fitting.progress import rounds
+from factorank.votes.families import FAMILIES, PARTLY_FITTED, PARTLY_MIXED, FitSettings, fit_family
+from factorank.votes.probability import log_prob
+
+SMOOTHED = FitSettings(components=3, smoothing=1.0, penalty=0.1)
+"""The default settings of a comparison: a slot that no vote used stays possible, and logits stay finite."""
 
 
 @dataclass(frozen=True)
-class Score:
-    """What one law needs for the held-out rankings."""
+class HeldOutScore:
+    """The bits that a law needs for held-out rankings."""
 
     family: str
     components: int
     bits: float
     """Mean over the held-out voters."""
     bits_se: float | None
-    """Standard error of that mean; one voter has none."""
+    """Standard error of the mean; None for a single voter."""
     parameters: int
     converged: bool
     seconds: float
-    """Of the fit."""
+    """Time of the fit."""
 
 
-def plan(rankings: Rankings, components: int, mixtures: Sequence[str]) -> list[tuple[str, int]]:
-    """The families and numbers of components to compare, as far as the rankings allow."""
-    single = [name for name in families.names() if name != "mixture"]
-    if not rankings.complete:
-        single = [name for name in families.partial_names() if name != "mixture"]
-        mixtures = [name for name in mixtures if name in families.PARTLY_MIXED]
-    laws = []
-    for name in single:
-        laws += [(name, k) for k in range(1, components + 1 if name in mixtures else 2)]
-    return laws
+def compare(
+    train: Rankings,
+    held_out: Rankings,
+    settings: FitSettings = SMOOTHED,
+    *,
+    mixtures: Sequence[str] = PARTLY_MIXED,
+    seed: int = 0,
+) -> list[HeldOutScore]:
+    """Fit every family to ``train`` and score it on ``held_out``: see :func:`score_family`.
+
+    The families ``mixtures`` are also mixed, 2 laws up to ``settings.components``. ``seed`` decides the
+    starts of the mixtures.
+
+    >>> from factorank import Mallows
+    >>> orders = Mallows([0, 1, 2, 3], 0.3).sample((200,), generator=torch.Generator().manual_seed(0))
+    >>> train, held_out = Rankings.from_orders(orders).split(0.2, torch.Generator().manual_seed(0))
+    >>> scores = compare(train, held_out, FitSettings(components=1))
+    >>> [f"{score.family} {score.bits:.2f}" for score in scores[:2]]
+    ['uniform 4.58', 'mallows 2.81']
+    """
+    laws = laws_to_compare(train, settings.components, mixtures)
+    quiet = replace(settings, progress=False)
+    return [
+        score_family(train, held_out, *laws[number], quiet, seed)
+        for number in rounds(len(laws), settings.progress, "laws")
+    ]
 
 
-def score(
-    train: Rankings, held_out: Rankings, family: str, components: int, setting: Setting, seed: int = 0
-) -> Score:
-    """Fit a law to ``train`` and score it on ``held_out``.
+def laws_to_compare(rankings: Rankings, components: int, mixtures: Sequence[str]) -> list[tuple[str, int]]:
+    """The families, and numbers of components, that can be fitted to the rankings.
 
-    A ranking that a fitted law holds impossible would cost infinitely many bits, so every law is mixed with
-    the uniform one, at a weight of one voter in those it was fitted to.
+    >>> laws_to_compare(Rankings.from_orders(torch.tensor([[1, -1, -1]])), 2, ["rim", "mallows"])
+    [('uniform', 1), ('mallows', 1), ('mallows', 2), ('plackett-luce', 1)]
+    """
+    fitted = FAMILIES if rankings.complete else PARTLY_FITTED
+    mixed = [name for name in mixtures if rankings.complete or name in PARTLY_MIXED]
+    return [
+        (name, count)
+        for name in fitted
+        if name != "mixture"
+        for count in range(1, components + 1 if name in mixed else 2)
+    ]
+
+
+def score_family(
+    train: Rankings,
+    held_out: Rankings,
+    family: str,
+    components: int = 1,
+    settings: FitSettings = SMOOTHED,
+    seed: int = 0,
+) -> HeldOutScore:
+    """Fit a law of a family, or a mixture of several, to ``train`` and score it on ``held_out``.
+
+    A ranking that is impossible under a law would cost infinitely many bits. So every law is mixed with the
+    uniform law, at the weight of one voter among those it was fitted to.
+
+    >>> votes = Rankings(["a", "b"], torch.tensor([[0, 1], [1, 0]]), torch.tensor([60, 20]))
+    >>> round(score_family(votes, votes, "mallows").bits, 3)
+    0.811
     """
     generator = torch.Generator().manual_seed(seed)
+    name = family if components == 1 else "mixture"
     start = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)  # the score says what comes of it
-        if components == 1:
-            law = families.fit(family, train, replace(setting, components=1), generator)
-        else:
-            mixed = replace(setting, components=components, family=family)
-            law = families.fit("mixture", train, mixed, generator)
+        warnings.simplefilter("ignore", FitWarning)  # the score shows the effect
+        law = fit_family(name, train, replace(settings, components=components, family=family), generator)
     seconds = time.perf_counter() - start
-    uniform = families.log_prob(Uniform(train.n, dtype=torch.float64), held_out, setting.unranked)
-    each = families.log_prob(law, held_out, setting.unranked).double()
+    uniform = log_prob(Uniform(train.n, dtype=torch.float64), held_out, settings.unranked)
+    fitted = log_prob(law, held_out, settings.unranked).double()
     share = 1 / (train.voters + 1)
-    each = torch.logaddexp(each + math.log(1 - share), uniform + math.log(share))
-    bits, weights = -each / math.log(2), held_out.weights
+    nats = torch.logaddexp(fitted + math.log(1 - share), uniform + math.log(share))
+    bits, weights = -nats / math.log(2), held_out.weights
     mean = (bits * weights).sum() / weights.sum()
     variance = ((bits - mean) ** 2 * weights).sum() / weights.sum()
-    return Score(
+    return HeldOutScore(
         family,
         components,
         bits=float(mean),

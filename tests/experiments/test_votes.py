@@ -31,7 +31,7 @@ def folder(tmp_path):
 
 def test_every_law_is_scored_on_the_same_voters(folder, capsys, monkeypatch):
     small = tuple(
-        replace(one, splits=min(one.splits, 2), restarts=1, max_iterations=10) for one in votes.SETS
+        replace(chosen, splits=min(chosen.splits, 2), restarts=1, max_iterations=10) for chosen in votes.SETS
     )
     monkeypatch.setattr(votes, "SETS", small)
     monkeypatch.setattr(votes, "COMPONENTS", 2)
@@ -45,8 +45,8 @@ def test_every_law_is_scored_on_the_same_voters(folder, capsys, monkeypatch):
     assert len(again) == len(rows)  # the other sets are kept
     assert again[0] == rows[0]
     assert again[-1]["command"] == "factorank votes --data DIR --sets jester"
-    one = ["--sets", "jester", "--families", "rim"]
-    assert main(["votes", "--data", str(folder), "--out", str(folder / "out"), *one]) == 0
+    options = ["--sets", "jester", "--families", "rim"]
+    assert main(["votes", "--data", str(folder), "--out", str(folder / "out"), *options]) == 0
     single = read_results(folder / "out" / "votes.jsonl")
     named = [(row["data"], row["family"], row["components"], row["seed"]) for row in rows]
     assert [(row["data"], row["family"], row["components"], row["seed"]) for row in single] == named
@@ -57,12 +57,12 @@ def test_every_law_is_scored_on_the_same_voters(folder, capsys, monkeypatch):
     for row in rows:
         assert wanted <= set(row)
         assert not any(isinstance(value, dict | list) for value in row.values())
-    found = {(row["data"], row["family"], row["components"], row["seed"]) for row in rows}
-    assert len(found) == len(rows)
+    laws = {(row["data"], row["family"], row["components"], row["seed"]) for row in rows}
+    assert len(laws) == len(rows)
     assert {row["data"] for row in rows} == {"courses-2003", "courses-2004", "dublin-west-2002", "jester"}
-    assert ("dublin-west-2002", "rim", 1, 0) not in found  # not fitted to partial rankings
-    assert ("dublin-west-2002", "plackett-luce", 2, 0) in found
-    assert ("jester", "plackett-luce", 2, 0) in found
+    assert ("dublin-west-2002", "rim", 1, 0) not in laws  # not fitted to partial rankings
+    assert ("dublin-west-2002", "plackett-luce", 2, 0) in laws
+    assert ("jester", "plackett-luce", 2, 0) in laws
     assert {row["voters"] + row["held_out"] for row in rows if row["data"] == "jester"} == {49}
 
 

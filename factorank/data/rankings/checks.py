@@ -13,9 +13,9 @@ MOST = 2**63 - 1
 """The largest count: what an int64 holds."""
 
 
-def fail(where: str, message: str) -> NoReturn:
+def fail(where: str, message: str, parameter: str | None = None) -> NoReturn:
     """Raise an error at a place: ``votes.soc:17: …``."""
-    raise RankingsError(f"{where}: {message}")
+    raise RankingsError(f"{where}: {message}", parameter=parameter)
 
 
 def read_text(path: Path) -> str:

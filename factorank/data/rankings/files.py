@@ -99,11 +99,12 @@ def _format(path: str | os.PathLike[str], format: str | None) -> tuple[Path, str
         kind = format
     kinds = (*preflib.TYPES, "csv", "parquet")
     if kind not in kinds or (layout and kind in preflib.TYPES):
-        wrong = f"format={format!r}" if format else f"the suffix {path.suffix!r}"
+        wrong = f"{{parameter={format!r}}}" if format else f"the suffix {path.suffix!r}"
         fail(
             str(path),
             f"{wrong} is not a format of rankings; there are {', '.join(kinds)},"
             f" and for csv and parquet the layouts {', '.join(layouts.LAYOUTS)}",
+            parameter="format",
         )
     return path, kind, layout
 

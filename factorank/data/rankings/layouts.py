@@ -86,8 +86,9 @@ def _recognise(table: LocatedTable) -> str:
         if all(column.isascii() and column.isdigit() for column in columns):
             fail(
                 table.header,
-                "the columns are named by numbers only: say format='orders' if they are places,"
-                " format='ranks' if they are items, and add a line of column names if this is a ranking",
+                "the columns are named by numbers only: say {parameter='orders'} if they are places,"
+                " {parameter='ranks'} if they are items, and add a line of column names if this is a ranking",
+                parameter="format",
             )
         return "orders"
     _suspect_no_header(table, columns)
@@ -235,7 +236,8 @@ def _rank(cell: Any, where: str, name: str, first: int) -> int:
     if value is not None and value >= first:
         return value
     if first == 1 and str(cell) in ("0", "0.0"):
-        fail(where, f"the rank of {name!r} is 0; ranks begin with 1 (or say first_rank=0)")
+        advice = "ranks begin with 1 (or say {parameter=0})"
+        fail(where, f"the rank of {name!r} is 0; {advice}", parameter="first_rank")
     return whole_number(cell, where, f"rank of {name!r}", first)
 
 

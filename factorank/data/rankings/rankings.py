@@ -19,8 +19,6 @@ from factorank.permutations import check_integer
 
 MOST_VOTERS = 10**8
 """A split and a random breaking of ties hold a number for each voter."""
-MOST_NUMBERS = 2**30
-"""The orders of all voters, a row for each, hold at most so many numbers."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,7 +66,7 @@ class Rankings:
             )
         if (counts < 1).any():
             row = int((counts < 1).int().argmax())
-            raise RankingsError(f"row {row} has count {int(counts[row])}; a count is at least 1")
+            raise RankingsError(f"has count {int(counts[row])}; a count is at least 1", row=row)
         check_total(counts.tolist(), "counts")
         check_ranks(ranks)
         for name, value in (
@@ -94,7 +92,7 @@ class Rankings:
         check_integer(orders, "Rankings.from_orders takes orders", RankingsError)
         if orders.ndim != 2:
             raise RankingsError(f"Rankings.from_orders takes orders (rows, k), not {tuple(orders.shape)}")
-        names = _numbers(orders.shape[1]) if items is None else items
+        names = numbered_items(orders.shape[1]) if items is None else items
         return cls(names, ranks_from_orders(orders, len(names)), counts)  # type: ignore[arg-type]
 
     @classmethod
@@ -111,7 +109,7 @@ class Rankings:
             )
         if scores.ndim != 2:
             raise RankingsError(f"Rankings.from_scores takes scores (rows, n), not {tuple(scores.shape)}")
-        return cls(_numbers(scores.shape[1]) if items is None else items, ranks_from_scores(scores))
+        return cls(numbered_items(scores.shape[1]) if items is None else items, ranks_from_scores(scores))
 
     @property
     def n(self) -> int:
@@ -140,11 +138,7 @@ class Rankings:
 
     def orders(self) -> Tensor:
         """The rows as orders ``(rows, n)``, best first; they must be complete and strict."""
-        if not self.complete:
-            row, item = (self.ranks < 0).nonzero()[0].tolist()
-            raise RankingsError(
-                f"row {row} does not rank {self.items[item]!r}; orders() is for complete rankings"
-            )
+        self.check_complete("; orders() is for complete rankings")
         return self.to_padded_orders()
 
     def to_padded_orders(self) -> Tensor:
@@ -156,10 +150,18 @@ class Rankings:
             first = next(item for item, rank in enumerate(ranks) if rank >= 0 and ranks.count(rank) > 1)
             second = ranks.index(ranks[first], first + 1)
             raise RankingsError(
-                f"row {row} ties {self.items[first]!r} and {self.items[second]!r};"
-                " break_ties(generator) puts tied items in a random order"
+                f"ties {self.items[first]!r} and {self.items[second]!r};"
+                " {parameter} puts tied items in a random order",
+                parameter="break_ties",
+                row=row,
             )
         return orders_from_ranks(self.ranks)
+
+    def check_complete(self, advice: str, parameter: str | None = None) -> None:
+        """Refuse rankings that leave items out, with an error that ends in ``advice``."""
+        if not self.complete:
+            row, item = (self.ranks < 0).nonzero()[0].tolist()
+            raise RankingsError(f"does not rank {self.items[item]!r}{advice}", parameter=parameter, row=row)
 
     def voter_orders(self) -> Tensor:
         """The orders ``(voters, n)``, a row for each voter: the data that a model is trained on.
@@ -168,25 +170,25 @@ class Rankings:
         tensor([[1, 0],
                 [1, 0]])
         """
-        if self.voters * max(self.n, 1) > MOST_NUMBERS:
-            raise RankingsError(
-                f"{self.voters} voters who rank {self.n} items are too many for a row each; their orders hold"
-                f" at most {MOST_NUMBERS} numbers"
-            )
         return self.orders().repeat_interleave(self.counts, 0)
 
-    def with_items(self, items: Sequence[str]) -> "Rankings":
-        """The same rankings with the items numbered as in ``items``, which has the same names.
+    def with_items(
+        self, items: Sequence[str], *, sources: tuple[object, object] = ("the rankings", "the other items")
+    ) -> "Rankings":
+        """The same rankings with the items numbered as in ``items``, which are the same names.
+
+        An error calls the items of the rankings and ``items`` by their two ``sources``.
 
         >>> Rankings(["a", "b", "c"], torch.tensor([[0, 1, 2]])).with_items(["c", "a", "b"]).ranks
         tensor([[2, 0, 1]])
         """
         number = {name: column for column, name in enumerate(self.items)}
-        odd = sorted(set(items) - set(number)) or sorted(set(number) - set(items))
-        if odd or len(items) != self.n:
-            where = "the rankings" if odd and odd[0] in number else "the other items"
-            fault = f"{odd[0]!r} is in {where} only" if odd else f"there are {len(items)}, not {self.n}"
-            raise RankingsError(f"with_items takes the same items in another order, but {fault}")
+        if odd := sorted(set(number) - set(items)) or sorted(set(items) - set(number)):
+            mine, others = sources
+            where = mine if odd[0] in number else others
+            raise RankingsError(
+                f"the items of {mine} are not those of {others}: {odd[0]!r} is in {where} only"
+            )
         return Rankings(items, self.ranks[:, [number[name] for name in items]], self.counts, self.metadata)
 
     def break_ties(self, generator: torch.Generator | None = None) -> "Rankings":
@@ -268,7 +270,7 @@ class Rankings:
         return Rankings(self.items, self.ranks[some], counts[some], self.metadata)
 
 
-def _numbers(n: int) -> list[str]:
+def numbered_items(n: int) -> list[str]:
     """Names for items that have none."""
     return [str(item) for item in range(n)]
 

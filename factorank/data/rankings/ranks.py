@@ -21,7 +21,7 @@ def check_ranks(ranks: Tensor) -> None:
         if fault.any():
             row = int(fault.int().argmax())
             raise RankingsError(
-                f"row {row} holds {word}: {ranks[row].tolist()}; ranks are 0, 1, … and -1 for unranked"
+                f"holds {word}: {ranks[row].tolist()}; ranks are 0, 1, … and -1 for unranked", row=row
             )
 
 

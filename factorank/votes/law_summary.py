@@ -1,4 +1,4 @@
-"""A fitted law in plain numbers: consensus, parameters, intervals and the figures of the fit."""
+"""A fitted law in numbers: consensus, parameters, intervals, and how well it fits."""
 
 import math
 from collections.abc import Sequence
@@ -7,23 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from factorank.data import Rankings
-from factorank.distributions import (
-    RIM,
-    GeneralizedMallows,
-    Mallows,
-    PermutationDistribution,
-    PlackettLuce,
-    Uniform,
-)
+from factorank import distributions as laws
+from factorank.data.rankings import Rankings
+from factorank.distributions import Mixture, PermutationDistribution
 from factorank.distributions.fitting.checks import Unranked
-from factorank.distributions.mixture import Mixture
 from factorank.errors import DistributionError
 from factorank.permutations import inverse
-from factorank.votes import families
+from factorank.votes.probability import log_prob
 
 SAMPLES = 20_000
-"""Draws for the probabilities that have no feasible formula."""
+"""Draws that estimate marginals without a feasible formula."""
 
 
 def summary(
@@ -33,12 +26,18 @@ def summary(
     refits: Sequence[PermutationDistribution] = (),
     generator: torch.Generator | None = None,
 ) -> dict[str, Any]:
-    """What there is to say about a law fitted to rankings, as JSON holds it.
+    """The facts about a law fitted to rankings, as JSON can hold them.
 
-    Places count from 1. With refits (:mod:`factorank.votes.bootstrap`) every number has its interval,
-    the middle 95% of theirs.
+    Places count from 1. With ``refits`` (:func:`factorank.votes.bootstrap`) every number has an interval, the
+    middle 95% of theirs.
+
+    >>> from factorank import votes
+    >>> rankings = Rankings(["a", "b", "c"], torch.tensor([[0, 1, 2], [1, 0, 2]]), torch.tensor([60, 40]))
+    >>> facts = summary(votes.fit_family("mallows", rankings), rankings)
+    >>> facts["family"], facts["voters"], facts["components"][0]["consensus"]
+    ('Mallows', 100, [0, 1, 2])
     """
-    uniform = families.log_prob(Uniform(law.n, dtype=torch.float64), rankings, unranked)
+    uniform = log_prob(laws.Uniform(law.n, dtype=torch.float64), rankings, unranked)
     facts: dict[str, Any] = {
         "items": list(rankings.items),
         "voters": rankings.voters,
@@ -65,12 +64,12 @@ def summary(
     weights = law.weights.tolist() if isinstance(law, Mixture) else [1.0]
     facts["components"] = []
     for number, (weight, component) in enumerate(zip(weights, components, strict=True)):
-        like = [other.components[number] if isinstance(other, Mixture) else other for other in refits]
-        part = _component(component, like, generator)
+        again = [refit.components[number] if isinstance(refit, Mixture) else refit for refit in refits]
+        part = _component(component, again, generator)
         part["weight"] = weight
         if isinstance(law, Mixture):
-            others = [float(other.weights[number]) for other in refits if isinstance(other, Mixture)]
-            part["weight_interval"] = _interval(torch.tensor(others)[:, None])[0] if others else None
+            shares = [float(refit.weights[number]) for refit in refits if isinstance(refit, Mixture)]
+            part["weight_interval"] = _interval(torch.tensor(shares)[:, None])[0] if shares else None
         facts["components"].append(part)
     return facts
 
@@ -88,27 +87,31 @@ def _component(
         "place_intervals": None,
     }
     if refits:
-        places = torch.stack([inverse(other.mode) for other in refits]).double() + 1
+        places = torch.stack([inverse(refit.mode) for refit in refits]).double() + 1
         part["place_intervals"] = _interval(places, whole=True)
     name, values = parameters(law)
     part["parameter"], part["intervals"] = name, None
     part["values"] = [None if math.isnan(value) else value for value in values.tolist()]
     if refits and values.numel():
-        part["intervals"] = _interval(torch.stack([parameters(other)[1] for other in refits]))
+        part["intervals"] = _interval(torch.stack([parameters(refit)[1] for refit in refits]))
     return part
 
 
 def parameters(law: PermutationDistribution) -> tuple[str | None, Tensor]:
-    """The name and values of what a family has for parameters: one number, or one for each item."""
-    if isinstance(law, Mallows):
+    """The name and the values of a law's parameters: a single number, or one for each item.
+
+    >>> parameters(laws.PlackettLuce(torch.tensor([0.0, 1.0])))
+    ('logit', tensor([0., 1.], dtype=torch.float64))
+    """
+    if isinstance(law, laws.Mallows):
         return "phi", law.phi.double()[None]
-    if isinstance(law, GeneralizedMallows):
+    if isinstance(law, laws.GeneralizedMallows):
         phis = law.phis.double().clone()
         phis[0] = math.nan  # the first item is inserted into an empty list
         return "phi", phis[inverse(law.central)]
-    if isinstance(law, PlackettLuce):
+    if isinstance(law, laws.PlackettLuce):
         return "logit", law.logits.double()
-    if isinstance(law, RIM):
+    if isinstance(law, laws.RIM):
         slots = (law.probs.double() * torch.arange(law.n)).sum(-1)
         return "overtakes", (torch.arange(law.n) - slots)[inverse(law.reference)]
     return None, torch.empty(0, dtype=torch.float64)
@@ -122,7 +125,7 @@ def _marginals(law: PermutationDistribution, generator: torch.Generator | None) 
 
 
 def _interval(values: Tensor, whole: bool = False) -> list[list[float] | None]:
-    """The middle 95% of each column of ``(refits, m)``, without not-a-numbers; None where nothing is left."""
+    """The middle 95% of each column of ``(refits, m)``, NaN left out; None if a column has nothing else."""
     how = ("lower", "higher") if whole else ("linear", "linear")
     low = torch.nanquantile(values.double(), 0.025, dim=0, interpolation=how[0])
     high = torch.nanquantile(values.double(), 0.975, dim=0, interpolation=how[1])
