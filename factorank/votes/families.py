@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -55,7 +56,7 @@ class FitSettings:
             )
 
     @property
-    def component_options(self) -> dict[str, float]:
+    def component_options(self) -> dict[str, Any]:
         """The options of a mixture's fit that its family has."""
         options = {"rim": {"smoothing": self.smoothing}, "plackett-luce": {"penalty": self.penalty}}
         return options.get(self.family, {})
