@@ -30,6 +30,7 @@ from benchmarks.rows import merge, say, speed_parser, table
 from benchmarks.workloads import Workload
 from factorank.experiments.record import provenance
 from factorank.kernels import dispatch
+from factorank.training.settings import Precision
 
 WORKLOADS = {
     "train cyclic": workloads.CYCLIC,
@@ -190,7 +191,7 @@ def our_run(
     return {"rate": rate, "setup": setup, "compile": compiled, "memory": memory.peak}
 
 
-def _precision(options: argparse.Namespace) -> str:
+def _precision(options: argparse.Namespace) -> Precision:
     return options.precision or ("bf16" if options.device == "cuda" else "fp32")
 
 

@@ -52,7 +52,7 @@ from factorank.permutations import (
     random_permutations,
 )
 from factorank.rerank import Ranker
-from factorank.training import TrainResult, train
+from factorank.training import TrainResult, TrainSettings, train
 
 __all__ = [
     "GRIM",
@@ -84,6 +84,7 @@ __all__ = [
     "RatingsError",
     "TokenContext",
     "TrainResult",
+    "TrainSettings",
     "TrainingError",
     "Uniform",
     "cayley",

@@ -24,6 +24,7 @@ from factorank.models import PermutationModel
 from factorank.models.model import Objective
 from factorank.permutations import is_cyclic, is_permutation
 from factorank.training import TrainResult, train
+from factorank.training.settings import Precision
 
 CODES = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
 OBJECTIVES: tuple[Objective, ...] = ("masked", "autoregressive")
@@ -61,7 +62,7 @@ class Preset:
     """Steps between two looks at them; a fiftieth of all unless given."""
     patience: int | None = None
     """How many of those looks may pass without a better one."""
-    precision: str = "fp32"
+    precision: Precision = "fp32"
     weight_decay: float = 0.01
 
 

@@ -1,10 +1,13 @@
 """Training: one call, :func:`train`, and the parts it is made of.
 
-``loop`` assembles a run and ``engine`` drives it; ``step`` is one optimizer step, eager or captured;
-``update`` (AdamW) and ``muon`` change the weights; ``data`` draws batches; ``checkpoints`` and ``folder``
-keep the run on disk; ``world`` is the processes.
+``train`` assembles a run and ``loop`` runs its steps, logs, scores and checkpoints. ``step`` is one optimizer
+step, eager or captured; ``optimizers`` change the weights. ``settings`` is one object for all options.
+``data`` checks what is trained on and ``batches`` draws from it. ``run_folder`` and ``checkpoints`` keep the
+run on disk; ``processes`` are one or several.
 """
 
-from factorank.training.loop import TrainResult, train
+from factorank.training.result import TrainResult
+from factorank.training.settings import TrainOptions, TrainSettings
+from factorank.training.train import train
 
-__all__ = ["TrainResult", "train"]
+__all__ = ["TrainOptions", "TrainResult", "TrainSettings", "train"]

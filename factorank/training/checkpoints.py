@@ -81,14 +81,14 @@ def read(path: Path) -> Checkpoint:
 
 
 def newest(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; a damaged one is warned about, put aside, and passed over.
+    """The newest whole checkpoint; damaged ones that are newer are renamed, with a warning.
 
     None if there is no checkpoint; a :class:`TrainingError` if there are some and all are damaged.
     """
     refused = []
     for step in reversed(steps_in(folder)):
         try:
-            found = read(folder / str(step))
+            checkpoint = read(folder / str(step))
         except TrainingError as error:
             refused.append((step, error))
             continue
@@ -100,7 +100,7 @@ def newest(folder: Path) -> Checkpoint | None:
             )
             _discard(folder / f"{bad}.refused")
             (folder / str(bad)).rename(folder / f"{bad}.refused")
-        return found
+        return checkpoint
     if refused:
         reasons = "; ".join(str(why) for _, why in refused)
         raise TrainingError(f"no checkpoint in {folder} can be used: {reasons}")
@@ -115,7 +115,7 @@ def steps_in(folder: Path) -> list[int]:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a killed process left half made or half deleted."""
+    """Remove folders that a killed process left half made or half deleted."""
     for path in folder.glob(".*-*") if folder.is_dir() else ():
         shutil.rmtree(path, ignore_errors=True)
 

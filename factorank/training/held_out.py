@@ -1,13 +1,13 @@
-"""The likelihood of orders that training never sees."""
+"""The likelihood of held-out orders."""
 
 import math
 from typing import Any
 
 import torch
 
-from factorank.training.checks import Batch
-from factorank.training.data import stream_seed, take, to_device
+from factorank.training.batches import Batch, take, to_device
 from factorank.training.processes import World
+from factorank.training.random_streams import stream_seed
 
 
 class HeldOut:
@@ -22,7 +22,7 @@ class HeldOut:
 
     @torch.no_grad()
     def nats(self, model: Any) -> float:
-        """The mean loss of the model as it stands, over all rows, in nats."""
+        """The mean loss of the model over all rows, in nats."""
         was_training = model.training
         model.eval()
         self._generator.manual_seed(self._seed)
@@ -41,17 +41,17 @@ class HeldOut:
 
 
 class Best:
-    """The best held-out likelihood so far, and the weights that had it."""
+    """The best held-out loss so far, and its weights."""
 
     def __init__(self) -> None:
         self.nats: float | None = None
         self.step: int | None = None
         self.since = 0
-        """Evaluations since the best."""
+        """Scores since the best."""
         self.weights: list[torch.Tensor] | None = None
 
     def offer(self, nats: float, step: int, weights: list[torch.Tensor]) -> bool:
-        """Take the weights if they are better than all before."""
+        """Keep the weights if their loss is the lowest so far; whether it is."""
         if math.isnan(nats) or (self.nats is not None and not nats < self.nats):
             self.since += 1
             return False

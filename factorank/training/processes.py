@@ -1,36 +1,34 @@
-"""The processes of a run: one, or several by Lightning Fabric (DDP, FSDP; torchrun and SLURM are noticed)."""
+"""The processes of a run: one, or several by Lightning Fabric, which joins those of torchrun and SLURM."""
 
 import atexit
 import contextlib
-import copy
 import logging
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from factorank.errors import TrainingError
-from factorank.training import sharded
 from factorank.training.optimizers.adamw import Update
-
-STRATEGIES = (None, "ddp", "fsdp")
+from factorank.training.settings import TrainSettings
 
 
 class World:
-    """One process on one device. Everything that several processes must agree on is asked here."""
+    """One process on one device. Everything that several processes must agree on goes through here."""
 
     rank = 0
     size = 1
+    alone = True
+    """Whether the run has no other process, so that no engine wraps its module and optimizer."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-
-    def to_train(self, model: nn.Module) -> nn.Module:
-        """The model whose weights are trained: the one given, or a copy that may be taken apart."""
-        return model
 
     def set_up(self, module: nn.Module) -> Any:
         """The module to train with."""
@@ -38,9 +36,6 @@ class World:
 
     def adopt(self, update: Update) -> None:
         """Take over the optimizer of the module's weights."""
-
-    def close(self) -> None:
-        """Leave things as they were before the run."""
 
     def backward(self, loss: Tensor, module: Any) -> None:
         """Compute gradients; they are averaged over the processes."""
@@ -66,32 +61,28 @@ class World:
 class FabricWorld(World):
     """Several processes: Fabric starts them, or joins those that a launcher has started."""
 
-    def __init__(self, device: torch.device, devices: int | None, num_nodes: int, strategy: Any) -> None:
+    alone = False
+
+    def __init__(self, device: torch.device, settings: TrainSettings) -> None:
         fabric_class = _fabric_class()
-        if strategy not in STRATEGIES:
-            raise TrainingError(f"strategy is one of {', '.join(map(repr, STRATEGIES))}, not {strategy!r}")
+        devices, num_nodes = settings.devices or 1, settings.num_nodes
         if _launched():  # the launcher has fixed the numbers
             local = int(os.environ.get("LOCAL_WORLD_SIZE", 0))
             if local:
                 devices, num_nodes = local, int(os.environ["WORLD_SIZE"]) // local
         try:
             self.fabric = fabric_class(
-                accelerator=device.type,
-                devices=devices or 1,
-                num_nodes=num_nodes,
-                strategy=self.strategy((devices or 1) * num_nodes),
+                accelerator=device.type, devices=devices, num_nodes=num_nodes, strategy="ddp"
             )
             self.fabric.launch()
         except (ValueError, TypeError) as error:
-            raise TrainingError(f"Lightning Fabric refuses the devices: {error}") from error
+            raise TrainingError(
+                f"Lightning Fabric refuses the devices: {error}", parameter="devices"
+            ) from error
         atexit.unregister(_leave)
         atexit.register(_leave)
         super().__init__(self.fabric.device)
         self.rank, self.size = self.fabric.global_rank, self.fabric.world_size
-
-    def strategy(self, processes: int) -> Any:
-        """Fabric's."""
-        return "ddp"
 
     def set_up(self, module: nn.Module) -> Any:
         return self.fabric.setup_module(module)
@@ -117,7 +108,7 @@ class FabricWorld(World):
         here = tensor.to(self.device)
         gathered = [torch.empty_like(here) for _ in range(self.size)]
         torch.distributed.all_gather(gathered, here)
-        return [one.to(tensor.device) for one in gathered]
+        return [each.to(tensor.device) for each in gathered]
 
     def _reduced(self, values: Sequence[float], how: str) -> list[float]:
         if self.size == 1:
@@ -127,41 +118,60 @@ class FabricWorld(World):
         return reduced.tolist()
 
 
-class ShardedWorld(FabricWorld):
-    """Several processes, each with a part of the weights, of the optimizer's state and of the average."""
+def world_of(device: torch.device, settings: TrainSettings) -> World:
+    """The processes that the settings and the environment call for.
 
-    def strategy(self, processes: int) -> Any:
-        return sharded.strategy(processes)
-
-    def to_train(self, model: nn.Module) -> nn.Module:
-        return copy.deepcopy(model)
+    One device and no launcher is plain torch: Fabric is not even imported.
+    """
+    one_process = (settings.devices or 1) == 1 and settings.num_nodes == 1 and settings.strategy is None
+    return World(device) if one_process and not _launched() else FabricWorld(device, settings)
 
 
 def checked_device(device: torch.device | str | None) -> torch.device:
-    """The device that is asked for, if it is there; CUDA's where there is one, if none is."""
+    """The device of that name, if it is there; by default a CUDA device where there is one."""
     if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        found = torch.device(device)
+        chosen = torch.device(device)
     except (RuntimeError, TypeError):
-        raise TrainingError(f"device is 'cpu', 'cuda' or 'cuda:0', 'cuda:1', …, not {device!r}") from None
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise TrainingError(
-            f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices here;"
-            " 'cpu' works everywhere"
+            f"{{parameter}} is 'cpu', 'cuda' or 'cuda:0', 'cuda:1', …, not {device!r}", parameter="device"
+        ) from None
+    if chosen.type != "cuda":
+        return chosen
+    if (chosen.index or 0) >= torch.cuda.device_count():
+        raise TrainingError(
+            f"{{parameter={str(device)!r}}}, but torch sees {torch.cuda.device_count()} CUDA devices here;"
+            " 'cpu' works everywhere",
+            parameter="device",
         )
-    return found
+    return torch.device("cuda", torch.cuda.current_device()) if chosen.index is None else chosen
 
 
-def world(device: torch.device, devices: int | None, num_nodes: int, strategy: Any) -> World:
-    """The world that the arguments and the environment ask for.
+@contextmanager
+def interruptions() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C or SIGTERM into a set event; a second one acts as it did before.
 
-    One device and no launcher is plain torch: Fabric is then not even imported.
+    Only the main thread may set handlers; elsewhere the event is never set.
     """
-    if (devices or 1) == 1 and num_nodes == 1 and strategy is None and not _launched():
-        return World(device)
-    kind = ShardedWorld if strategy == "fsdp" else FabricWorld
-    return kind(device, devices, num_nodes, strategy)
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        event.set()
+        signal.signal(number, before[number] or signal.SIG_DFL)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _launched() -> bool:

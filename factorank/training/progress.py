@@ -1,4 +1,4 @@
-"""What a run says of itself: ``metrics.jsonl``, TensorBoard where installed, a progress bar on a terminal."""
+"""The progress of a run: ``metrics.jsonl``, TensorBoard where installed, a progress bar on a terminal."""
 
 import json
 import math
@@ -14,7 +14,7 @@ BITS = 1.0 / math.log(2.0)
 
 
 class Metrics:
-    """``metrics.jsonl``: one flat object a line, each with the step it speaks of."""
+    """``metrics.jsonl``: one flat object a line, each with its step."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.path = folder / "metrics.jsonl"
@@ -77,7 +77,7 @@ class Bar:
             self._bar.update()
 
     def show(self, step: int, loss: float, rate: float, seconds: float, held_out: float | None) -> None:
-        """Say the loss in bits, the rate and the time left, whichever of steps and seconds ends first."""
+        """Show the loss in bits, the rate, and the time left until steps or seconds end."""
         if self._bar is None:
             return
         left = (self._steps - step) / rate if rate > 0 else math.inf

@@ -1,4 +1,4 @@
-"""What a training run came to."""
+"""The result of a training run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from factorank.training.progress import BITS
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a call of :func:`train` came to. ``str`` of it is one line for people."""
+    """The result of a call of :func:`train`. ``str`` of it is one line for people."""
 
     steps: int
     """Steps done, earlier calls included."""
@@ -17,7 +17,7 @@ class TrainResult:
     loss: float
     """Mean training loss since the last log, in nats."""
     held_out: float | None
-    """The best held-out loss, in nats; the model has the weights of that moment."""
+    """The best held-out loss, in nats; the model has its weights."""
     held_out_step: int | None
     """The step of the best held-out loss."""
     stopped: str
@@ -35,5 +35,5 @@ class TrainResult:
         reasons = {"max_seconds": "the time is up", "patience": "held-out likelihood no longer improves"}
         text += f"; stopped: {reasons.get(self.stopped, self.stopped)}"
         if self.stopped in ("interrupted", "max_seconds") and self.out is not None:
-            text += f"; the same call with out={str(self.out)!r} goes on from here"
+            text += f"; the same call goes on from {self.out}"
         return text

@@ -1,8 +1,8 @@
 """The folder of a run.
 
-``config.json`` and ``model.safetensors`` are the exported model (``from_pretrained`` reads them),
-``training.json`` says how it was trained, ``metrics.jsonl`` is the history, ``checkpoints/<step>/`` what a
-run resumes from.
+``config.json`` and ``model.safetensors`` are the exported model, which ``from_pretrained`` reads.
+``training.json`` says how it was trained, ``metrics.jsonl`` is the history, and a run resumes from
+``checkpoints/<step>/``.
 """
 
 import json
@@ -19,51 +19,54 @@ from factorank.training import checkpoints
 from factorank.training.checkpoints import Checkpoint
 
 _OURS = ("training.json", "config.json", "model.safetensors", "metrics.jsonl", "checkpoints")
-_UNNAMED = {"optimizer": "adamw"}
-"""Settings that ``training.json`` names only where they are others."""
+"""The files of a run."""
 
 
 def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpoint | None:
-    """The checkpoint to go on from, None to begin; refuses a folder that holds anything else.
+    """The checkpoint to resume from, None to begin; refuses a folder that holds anything else.
 
-    Only a damaged checkpoint is touched: it is renamed, if the one before it can be used.
+    Nothing is changed, but for a damaged checkpoint: it is renamed if the one before it can be used.
     """
     if out.exists() and not out.is_dir():
-        raise TrainingError(f"out = {out} is a file; a run needs a folder")
+        raise TrainingError(f"{{parameter={str(out)!r}}} is a file; a run needs a folder", parameter="out")
     present = [name for name in _OURS if (out / name).exists()]
     if "training.json" not in present:
         if present:
             raise TrainingError(
-                f"{out} holds {', '.join(present)} but no training run; choose another folder as out"
+                f"{out} holds {', '.join(present)} but no training run;"
+                " choose another folder as {parameter}",
+                parameter="out",
             )
         if resume == "must":
-            raise TrainingError(f"resume='must', but {out} holds no run")
+            raise TrainingError(f"{{parameter='must'}}, but {out} holds no run", parameter="resume")
         return None
     if resume is False:
         raise TrainingError(
-            f"{out} holds a run already; resume=True goes on with it, another folder as out starts a new one"
+            f"{out} holds a run already; {{parameter=True}} resumes it, another folder as out begins another",
+            parameter="resume",
         )
     try:
         theirs = json.loads((out / "training.json").read_bytes())
     except ValueError as error:
         raise TrainingError(f"{out / 'training.json'} is damaged: {error}") from error
     ours = json.loads(json.dumps(identity))
-    differences = _readable_first(_differences(_UNNAMED | theirs, _UNNAMED | ours))
+    differences = _readable_first(_differences(theirs, ours))
     if differences:
         raise TrainingError(
-            f"{out} holds another run: {'; '.join(differences)}; choose another folder as out"
+            f"{out} holds another run: {'; '.join(differences)}; choose another folder as {{parameter}}",
+            parameter="out",
         )
-    found = checkpoints.newest(out / "checkpoints")
-    if found is None and resume == "must":
-        raise TrainingError(f"resume='must', but {out} holds no checkpoint")
-    return found
+    checkpoint = checkpoints.newest(out / "checkpoints")
+    if checkpoint is None and resume == "must":
+        raise TrainingError(f"{{parameter='must'}}, but {out} holds no checkpoint", parameter="resume")
+    return checkpoint
 
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Keep other runs out of a folder: the system ends the hold with the process, however that ends.
+    """Keep other runs out of a folder; the lock ends with the process, however that ends.
 
-    Not on systems without ``flock``, such as Windows.
+    Does nothing on systems without ``flock``, such as Windows.
     """
     try:
         import fcntl
@@ -76,7 +79,8 @@ def alone(out: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TrainingError(
-                f"another run is training in {out}; wait for it, or choose another out"
+                f"another run is training in {out}; wait for it, or choose another {{parameter}}",
+                parameter="out",
             ) from None
         yield
     finally:
@@ -84,21 +88,19 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def begin(out: Path, identity: dict[str, Any], model: Any) -> None:
-    """Make the folder, or tidy up after a run that was killed, and say in it what is being trained."""
+    """Make the folder, or tidy up after a run that was killed, and write into it what is being trained."""
     out.mkdir(parents=True, exist_ok=True)
     checkpoints.tidy(out / "checkpoints")
     for path in out.glob(".exporting-*"):
         shutil.rmtree(path, ignore_errors=True)
     for path in out.glob(".training.json.*"):
         path.unlink(missing_ok=True)
-    write_json(
-        out / "training.json", identity
-    )  # first: it is what makes the folder a run, whatever happens next
+    write_json(out / "training.json", identity)  # first: this file makes the folder a run
     _export(out, model, ("config.json",))
 
 
 def export(out: Path, model: Any) -> None:
-    """Write the model as it stands for ``from_pretrained``; each file is replaced whole."""
+    """Write the model as it is now for ``from_pretrained``; each file is replaced whole."""
     _export(out, model, None)
 
 
@@ -115,21 +117,20 @@ def _export(out: Path, model: Any, names: tuple[str, ...] | None) -> None:
 
 def _differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
     if isinstance(theirs, dict) and isinstance(ours, dict):
-        keys = sorted(theirs.keys() | ours.keys())
         return [
-            d
-            for key in keys
-            for d in _differences(theirs.get(key), ours.get(key), f"{path}.{key}".lstrip("."))
+            difference
+            for key in sorted(theirs.keys() | ours.keys())
+            for difference in _differences(theirs.get(key), ours.get(key), f"{path}.{key}".lstrip("."))
         ]
     return [] if theirs == ours else [f"{path} is {_short(theirs)} there and {_short(ours)} here"]
 
 
 def _readable_first(differences: list[str]) -> list[str]:
-    """Settings, then what is told of the data; that checksums differ says only that the data are others."""
-    told = sorted(differences, key=lambda text: text.startswith(("data.", "held_out.")))
-    checksums = [text.partition(" ")[0] for text in told if ".checksum is " in text]
-    told = [text for text in told if ".checksum is " not in text]
-    return told + ([f"other data ({', '.join(checksums)})"] if checksums else [])
+    """Settings first, then the data; a checksum that differs only says that the data are others."""
+    ordered = sorted(differences, key=lambda text: text.startswith(("data.", "held_out.")))
+    checksums = [text.partition(" ")[0] for text in ordered if ".checksum is " in text]
+    readable = [text for text in ordered if ".checksum is " not in text]
+    return readable + ([f"other data ({', '.join(checksums)})"] if checksums else [])
 
 
 def _short(value: Any) -> str:

@@ -21,7 +21,7 @@ from factorank.rerank.evaluation import (
 from factorank.rerank.evaluation.protocol import default_rs
 from factorank.rerank.evaluation.scores import over_users, ranked, score_order, score_ranker
 from factorank.rerank.place_probabilities import list_law, reference_of
-from factorank.training.data import stream_seed
+from factorank.training.random_streams import stream_seed
 from tests.rerank.small import SMALL, ranker, ratings
 
 

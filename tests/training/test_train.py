@@ -1,7 +1,10 @@
 """What ``train`` does in one process: learning, data, schedules, early stopping, what it refuses."""
 
+import inspect
 import json
 import math
+from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
 import torch
@@ -10,9 +13,9 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from factorank.errors import FactorankError, TrainingError
 from factorank.permutations import random_permutations
-from factorank.training import train
-from factorank.training.data import Deal, Shape
-from factorank.training.processes import World, world
+from factorank.training import TrainOptions, TrainSettings, train
+from factorank.training.batches import Deal, Shape
+from factorank.training.processes import World, world_of
 from factorank.training.progress import cut_back
 
 ORDERS = random_permutations(5, (60,), generator=torch.Generator().manual_seed(1))
@@ -279,6 +282,7 @@ BAD = {
     "batch": ({"batch_size": 61}, "a step takes 61 rows .* the data have 60"),
     "accumulated batch": ({"accumulate": 4}, "a step takes 80 rows"),
     "capture": ({"capture": True}, "needs one CUDA device"),
+    "strategy": ({"strategy": "fsdp"}, "strategy is one of 'ddp', None, not 'fsdp'"),
     "device": ({"device": "gpu"}, "device is 'cpu', 'cuda' or .*, not 'gpu'"),
     "no device": ({"device": 1.5}, "device is 'cpu', 'cuda' or .*, not 1.5"),
     "absent device": ({"device": "cuda:99"}, "device='cuda:99', but torch sees [0-9]+ CUDA devices here"),
@@ -360,8 +364,9 @@ def test_silent_unless_on_a_terminal_or_asked(capfd):
 def test_one_device_and_no_launcher_is_plain_torch(monkeypatch):
     for name in ("WORLD_SIZE", "RANK", "SLURM_NTASKS"):
         monkeypatch.delenv(name, raising=False)
-    assert type(world(torch.device("cpu"), None, 1, None)) is World
-    assert type(world(torch.device("cpu"), 1, 1, None)) is World
+    for devices in (None, 1):
+        settings = TrainSettings(steps=1, devices=devices)
+        assert type(world_of(torch.device("cpu"), settings)) is World
 
 
 def test_history_is_cut_back_to_whole_lines_up_to_a_step(tmp_path):
@@ -372,3 +377,34 @@ def test_history_is_cut_back_to_whole_lines_up_to_a_step(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2')
     cut_back(path, 9)
     assert path.read_text() == '{"step": 1}\n'
+
+
+def test_options_are_the_settings():
+    """The keyword options, those of the signature and the fields of the settings are one list."""
+    names = {field.name: field.type for field in fields(TrainSettings)}
+    assert get_type_hints(TrainOptions) == names
+    parameters = inspect.signature(train).parameters
+    assert list(parameters) == ["model", "data", "settings", "held_out", "watch", *names]
+    for name in names:
+        assert f"\n        {name}: " in train.__doc__
+    assert parameters["lr"].default == TrainSettings(steps=1).lr
+
+
+def test_settings_travel_as_one_object():
+    models = [make(), make(), make()]
+    settings = TrainSettings(**QUICK, lr=1e-2)
+    train(models[0], ORDERS, settings)
+    train(models[1], ORDERS, lr=1e-2, **QUICK)
+    train(models[2], ORDERS, TrainSettings(**QUICK), lr=1e-2)
+    assert same_weights(models[0], models[1])
+    assert same_weights(models[0], models[2])
+    with pytest.raises(TypeError, match="learning_rate"):
+        train(make(), ORDERS, settings, learning_rate=1.0)
+
+
+def test_errors_name_their_parameter():
+    for options, parameter in (({"steps": 0}, "steps"), ({"held_out": 1.0}, "held_out"), ({"lr": -1}, "lr")):
+        with pytest.raises(FactorankError) as refused:
+            train(make(), ORDERS, **QUICK | options)
+        assert refused.value.parameter == parameter
+        assert str(refused.value).startswith(parameter)

@@ -12,7 +12,7 @@ from factorank.rerank.evaluation.lists import EvaluationLists
 from factorank.rerank.evaluation.protocol import KS
 from factorank.rerank.place_probabilities import law_places, list_law, reference_of
 from factorank.rerank.ranker import Ranker
-from factorank.training.data import stream_seed
+from factorank.training.random_streams import stream_seed
 
 LISTS_AT_ONCE = 2048
 

@@ -9,7 +9,7 @@ from factorank.data.ratings import Ratings, order_of
 from factorank.errors import FactorankError
 from factorank.rerank.lists import Lists
 from factorank.rerank.ranker import Ranker
-from factorank.training.data import stream_seed
+from factorank.training.random_streams import stream_seed
 
 
 @dataclass

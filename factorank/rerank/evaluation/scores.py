@@ -16,7 +16,7 @@ from factorank.rerank.evaluation.protocol import KS, Evaluation
 from factorank.rerank.expected_gain import with_observed_order
 from factorank.rerank.query import Query
 from factorank.rerank.ranker import Ranker
-from factorank.training.data import stream_seed
+from factorank.training.random_streams import stream_seed
 
 if TYPE_CHECKING:
     from factorank.baselines.rankers import BaselineRanker

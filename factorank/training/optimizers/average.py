@@ -10,8 +10,8 @@ from torch import Tensor
 class Average:
     r"""The moving average :math:`a \leftarrow a + (1 - d)(w - a)` of some tensors w.
 
-    The decay d starts low and rises to the one asked for, :math:`d_t = \min(d, (1 + t) / (10 + t))`, so that
-    the random first weights are forgotten at once. ``update`` is tensor operations only and may be captured;
+    The decay starts low and rises to d, :math:`d_t = \min(d, (1 + t) / (10 + t))`, so that the average
+    forgets the random first weights at once. ``update`` is tensor operations only and may be captured;
     ``prepare`` sets the decay of the step from the host.
 
     >>> weight = torch.zeros(2)
@@ -49,7 +49,7 @@ class Average:
 
 @contextmanager
 def holding(weights: Sequence[Tensor], values: Sequence[Tensor]) -> Iterator[None]:
-    """Let the weights hold other values inside the block; their own come back after it, bit for bit.
+    """Give the weights other values inside the block; it restores their own afterwards, bit for bit.
 
     The copies are made in place: a captured graph goes on reading the same memory.
     """

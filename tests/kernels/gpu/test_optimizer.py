@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from factorank.training.optimizers.adamw import Rule, TorchUpdate
+from factorank.training import TrainSettings
+from factorank.training.optimizers.adamw import TorchUpdate
 from factorank.training.optimizers.average import Average
 
 pytestmark = pytest.mark.gpu
@@ -11,18 +12,18 @@ pytestmark = pytest.mark.gpu
 SHAPES = [(5000,), (70, 33), (1,), (64, 128), (3, 1, 7)]
 
 
-def made(kind, clip, ema):
+def make_update(kind, clip, ema):
     torch.manual_seed(0)
     named = [
         (f"w{i}", torch.nn.Parameter(torch.randn(shape, device="cuda"))) for i, shape in enumerate(SHAPES)
     ]
     average = None if ema is None else Average([weight for _, weight in named], ema)
-    rule = Rule(1e-2, (0.9, 0.99), 0.1, clip, average)
+    settings = TrainSettings(steps=1, lr=1e-2, betas=(0.9, 0.99), weight_decay=0.1, clip=clip)
     if kind == "torch":
-        return TorchUpdate(named, torch.device("cuda"), rule, capturable=True)
+        return TorchUpdate(named, torch.device("cuda"), settings, average, capturable=True)
     from factorank.training.optimizers.fused import FusedUpdate
 
-    return FusedUpdate(named, torch.device("cuda"), rule)
+    return FusedUpdate(named, torch.device("cuda"), settings, average)
 
 
 def run(update, steps, first=0):
@@ -45,7 +46,7 @@ def run(update, steps, first=0):
 @pytest.mark.parametrize("clip", [None, 1.0])
 @pytest.mark.parametrize("ema", [None, 0.9])
 def test_equals_torch(clip, ema):
-    ours, theirs = made("fused", clip, ema), made("torch", clip, ema)
+    ours, theirs = make_update("fused", clip, ema), make_update("torch", clip, ema)
     assert run(ours, 20) == pytest.approx(run(theirs, 20), rel=1e-5)
     for i, ((_, a), (_, b)) in enumerate(zip(ours.named, theirs.named, strict=True)):
         if i != 2:  # torch counts the steps of each weight, we those of the run
@@ -56,7 +57,7 @@ def test_equals_torch(clip, ema):
 
 
 def test_state_goes_over_and_back():
-    ours, theirs = made("fused", 1.0, None), made("torch", 1.0, None)
+    ours, theirs = make_update("fused", 1.0, None), make_update("torch", 1.0, None)
     run(ours, 5)
     run(theirs, 5)
     ours.load_state({name: value.clone() for name, value in theirs.state().items() if "w2" not in name})

@@ -1,0 +1,237 @@
+"""The batches of each step: from tensors kept on the device, a torch Dataset, or a function.
+
+A source is called twice for every step: ``prepare(step)`` does the work of the host, and ``batch(part)`` is
+tensor operations only, so that it can be part of a captured step. The seed and the number of the step alone
+decide which rows a step reads: a resumed run reads the same rows as a run that never stopped.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.data import default_collate
+
+from factorank.errors import PermutationError, TrainingError
+from factorank.permutations import check_integer, check_permutation
+from factorank.training.random_streams import stream_seed
+
+Batch = tuple[Tensor, Any]
+"""An order ``(batch, n)`` and its context: None, or tensors ``(batch, …)``, nested as the model likes."""
+
+
+class Shape:
+    """How the rows of one step are shared out: ``batch`` rows in each of ``parts`` passes on each rank."""
+
+    def __init__(self, batch: int, parts: int = 1, rank: int = 0, ranks: int = 1) -> None:
+        self.batch, self.parts, self.rank, self.ranks = batch, parts, rank, ranks
+        self.rows = batch * parts * ranks
+
+    def first(self, part: int) -> int:
+        """The place, among the rows of the step, of the first row of a part on this rank."""
+        return (part * self.ranks + self.rank) * self.batch
+
+
+class Source(Protocol):
+    """Where the training step reads its batches."""
+
+    static: bool
+    """Whether the batches must keep their addresses, because a captured graph reads them."""
+
+    def prepare(self, step: int) -> None: ...
+
+    def batch(self, part: int) -> Batch: ...
+
+
+class Deal:
+    """The rows of each step: epochs without replacement. Rows that do not fill a step sit the epoch out."""
+
+    def __init__(self, rows: int, shape: Shape, seed: int, device: torch.device) -> None:
+        if rows < shape.rows:
+            raise TrainingError(
+                f"a step takes {shape.rows} rows ({shape.batch} in each of {shape.parts} passes on each of"
+                f" {shape.ranks} processes) but the data have {rows}; lower {{parameter}}",
+                parameter="batch_size",
+            )
+        self.shape, self.seed = shape, seed
+        self.steps_per_epoch = rows // shape.rows
+        self.rows = rows
+        self.epoch = -1
+        self._generator = torch.Generator(device)
+        self._permutation = torch.empty(rows, dtype=torch.int64, device=device)
+        self._position = torch.zeros((), dtype=torch.int64, device=device)
+        self._offsets = torch.arange(shape.batch, device=device)
+
+    def prepare(self, step: int) -> None:
+        epoch, index = divmod(step, self.steps_per_epoch)
+        if epoch != self.epoch:
+            self._generator.manual_seed(stream_seed(self.seed, "epoch", epoch))
+            device = self._permutation.device
+            self._permutation.copy_(torch.randperm(self.rows, generator=self._generator, device=device))
+            self.epoch = epoch
+        self._position.fill_(index * self.shape.rows)
+
+    def indices(self, part: int) -> Tensor:
+        """The rows of a part of the step: int64 ``(batch,)``."""
+        return self._permutation.index_select(0, self._offsets + (self._position + self.shape.first(part)))
+
+
+class TensorBatches:
+    """Batches of orders ``(rows, n)`` and their context, kept whole on the device."""
+
+    static = False
+
+    def __init__(self, table: Batch, shape: Shape, seed: int, device: torch.device) -> None:
+        self.table = to_device(table, device)
+        self._deal = Deal(table[0].shape[0], shape, seed, device)
+
+    def prepare(self, step: int) -> None:
+        self._deal.prepare(step)
+
+    def batch(self, part: int) -> Batch:
+        return take(self.table, self._deal.indices(part))
+
+
+class HostBatches:
+    """Batches that the host fetches one by one: ``fetch(step, part)``."""
+
+    def __init__(self, parts: int) -> None:
+        self.static = False
+        self._parts: list[Any] = [None] * parts
+
+    def fetch(self, step: int, part: int) -> Batch:
+        raise NotImplementedError
+
+    def prepare(self, step: int) -> None:
+        for part, held in enumerate(self._parts):
+            fetched = self.fetch(step, part)
+            if not self.static:
+                self._parts[part] = fetched
+                continue
+            for held_leaf, fetched_leaf in zip(tree_leaves(held), tree_leaves(fetched), strict=True):
+                if isinstance(held_leaf, Tensor):
+                    held_leaf.copy_(fetched_leaf, non_blocking=True)
+
+    def batch(self, part: int) -> Batch:
+        return self._parts[part]
+
+
+class DatasetBatches(HostBatches):
+    """Batches of the items of a torch Dataset, each an order ``(n,)`` or a pair of an order and a context."""
+
+    def __init__(self, data: Any, n: int | None, shape: Shape, seed: int, device: torch.device) -> None:
+        super().__init__(shape.parts)
+        self.data, self.n, self.device = data, n, device
+        self._deal = Deal(len(data), shape, seed, torch.device("cpu"))
+        self._dealt = -1
+
+    def fetch(self, step: int, part: int) -> Batch:
+        if step != self._dealt:
+            self._deal.prepare(step)
+            self._dealt = step
+        batch = collate(self.data, self._deal.indices(part).tolist())
+        check_orders(batch[0], self.n, "the dataset")
+        return to_device(batch, self.device)
+
+
+class GeneratedBatches(HostBatches):
+    """Batches of a function ``data(batch_size, generator)``, called on the host for every step.
+
+    A function that is tensor operations only, and takes all its random numbers from ``generator``, may have
+    an attribute ``capturable = True``. It then becomes part of the captured step.
+    """
+
+    def __init__(
+        self,
+        data: Callable[..., Any],
+        n: int | None,
+        shape: Shape,
+        generator: torch.Generator,
+        device: torch.device,
+    ) -> None:
+        super().__init__(shape.parts)
+        self.data, self.n, self.size, self.generator, self.device = data, n, shape.batch, generator, device
+        self._in_step = bool(getattr(data, "capturable", False))
+
+    def fetch(self, step: int, part: int) -> Batch:
+        return to_device(generate(self.data, self.size, self.generator, self.n), self.device)
+
+    def prepare(self, step: int) -> None:
+        if not self._in_step:
+            super().prepare(step)
+
+    def batch(self, part: int) -> Batch:
+        return self.fetch(0, part) if self._in_step else super().batch(part)
+
+
+def check_orders(order: Tensor, n: int | None, what: str) -> None:
+    """Refuse anything but permutations ``(rows, n)``; shorter lists end in -1."""
+    check_integer(order, f"{what} are orders")
+    if order.ndim != 2:
+        raise PermutationError(f"{what} are orders (rows, n), not a tensor {tuple(order.shape)}")
+    if n is not None and order.shape[1] != n:
+        raise PermutationError(
+            f"the model orders {n} items but {what} have {order.shape[1]}: {tuple(order.shape)}"
+        )
+    absent = order < 0
+    if absent.any():
+        place = torch.arange(order.shape[1], device=order.device, dtype=order.dtype)
+        wrong = (absent & (order != -1)) | (absent[:, :1] if order.shape[1] else absent)
+        wrong[:, 1:] |= absent[:, :-1] & ~absent[:, 1:]
+        if wrong.any():
+            row, position = (int(i) for i in wrong.nonzero()[0])
+            raise PermutationError(
+                f"{what}: a list shorter than n is its items and then -1 to the end, but row {row} is"
+                f" {order[row].tolist()} (position {position})"
+            )
+        order = torch.where(absent, place, order)
+    check_permutation(order, f"{what}: expected")
+
+
+def as_pair(batch: Any) -> Batch:
+    """A batch as (order, context), the context None where there is none."""
+    if isinstance(batch, tuple | list) and len(batch) == 2:
+        return batch[0], batch[1]
+    if isinstance(batch, Tensor):
+        return batch, None
+    raise TrainingError(
+        f"a batch is an order tensor or a pair (order, context), not a {type(batch).__name__}"
+    )
+
+
+def generate(data: Callable[..., Any], size: int, generator: torch.Generator, n: int | None) -> Batch:
+    """A batch of the function ``data``, checked to have ``size`` rows."""
+    order, context = as_pair(data(size, generator))
+    if tuple(order.shape) != (size, n or order.shape[-1]):
+        raise TrainingError(
+            f"data(batch_size, generator) was asked for {size} orders of {n} items and made a tensor"
+            f" {tuple(order.shape)}"
+        )
+    return order, context
+
+
+def collate(data: Any, indices: list[int]) -> Batch:
+    """Items of a Dataset as one batch."""
+    return as_pair(default_collate([data[index] for index in indices]))
+
+
+def take(batch: Batch, rows: Tensor | slice) -> Batch:
+    """Some rows of a batch."""
+    order, context = batch
+
+    def pick(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        return leaf[rows] if isinstance(rows, slice) else leaf.index_select(0, rows)
+
+    return pick(order), tree_map(pick, context)
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch with all its tensors on the device."""
+
+    def move(leaf: Any) -> Any:
+        return leaf.to(device, non_blocking=True) if isinstance(leaf, Tensor) else leaf
+
+    return move(batch[0]), tree_map(move, batch[1])

@@ -1,0 +1,179 @@
+"""``train``: the one call that trains a model."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+import torch
+from torch import nn
+
+from factorank.errors import TrainingError, short_of_memory
+from factorank.training import checkpoints, run_folder
+from factorank.training.batches import Shape
+from factorank.training.checkpoints import Checkpoint
+from factorank.training.data import Data, HeldOutData, TrainingData
+from factorank.training.held_out import HeldOut
+from factorank.training.loop import Loop
+from factorank.training.processes import World, checked_device, world_of
+from factorank.training.random_streams import random_streams
+from factorank.training.result import TrainResult
+from factorank.training.settings import TrainOptions, TrainSettings, shows_options
+from factorank.training.step import Step
+
+Watch = Callable[[Any], dict[str, float]]
+
+
+@shows_options
+def train(
+    model: nn.Module,
+    data: Data,
+    settings: TrainSettings | None = None,
+    *,
+    held_out: HeldOutData = None,
+    watch: Watch | None = None,
+    **options: Unpack[TrainOptions],
+) -> TrainResult:
+    r"""Train a model in place on orders, and leave it in eval mode on the device it was trained on.
+
+    The loss is the mean of ``model.loss(order, context, generator=…)``, in nats. The optimizer is AdamW with
+    decay on matrices only (Loshchilov and Hutter, 2019, https://arxiv.org/abs/1711.05101), or Muon for the
+    hidden matrices (Jordan, 2024, https://kellerjordan.github.io/posts/muon/), at a scale for which AdamW's
+    learning rate and decay serve as well (Liu et al., 2025, https://arxiv.org/abs/2502.16982).
+
+    Ctrl-C and SIGTERM end the run after the current step, with a checkpoint and ``stopped="interrupted"``.
+
+    Args:
+        model: a :class:`factorank.PermutationModel`, or any module that has ``loss``, ``config`` and
+            ``save_pretrained`` as it does.
+        data: orders ``(rows, n)`` or a pair (orders, context), kept whole on the device; a Dataset with a
+            length, whose items are orders ``(n,)`` or pairs; or a function ``data(batch_size, generator)``
+            that makes orders ``(batch_size, n)`` or pairs on the generator's device. Rows are drawn in epochs
+            without replacement.
+        settings: the settings as one object. Options change single ones of them.
+        held_out: orders, or (orders, context), or the share of the rows (0 to 1) to hold out. The model ends
+            with the weights that score best on them.
+        watch: measures the model every ``held_out_every`` steps, with the averaged weights: a function that
+            returns named numbers, which go to ``metrics.jsonl`` and decide nothing.
+        {options}
+
+    >>> import factorank as fr
+    >>> model = fr.PermutationModel(n=4, code="lehmer", objective="masked", width=16, depth=1, heads=2)
+    >>> result = fr.train(model, fr.random_cyclic(4, (64,)), steps=3, batch_size=16, device="cpu")
+    >>> result.steps, result.stopped
+    (3, 'steps')
+    >>> settings = fr.TrainSettings(steps=3, batch_size=16, device="cpu")
+    >>> fr.train(model, fr.random_cyclic(4, (64,)), settings, lr=1e-3).steps
+    3
+    """
+    started = time.perf_counter()
+    settings = TrainSettings(**options) if settings is None else replace(settings, **options)
+    if not callable(getattr(model, "loss", None)):
+        raise TrainingError(
+            f"a {type(model).__name__} cannot be trained: it has no loss(order, context, generator=…)",
+            parameter="model",
+        )
+    if settings.patience is not None and held_out is None:
+        raise TrainingError(
+            "{parameter} counts scores on held-out orders; pass held_out", parameter="patience"
+        )
+    checked = TrainingData(data, held_out, getattr(model, "n", None), settings.seed)
+    device = checked_device(settings.device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), ExitStack() as held:
+        return _train(model, checked, settings, watch, world_of(device, settings), started, held)
+
+
+def _train(
+    model: nn.Module,
+    data: TrainingData,
+    settings: TrainSettings,
+    watch: Watch | None,
+    world: World,
+    started: float,
+    held: ExitStack,
+) -> TrainResult:
+    size = _batch_size(settings, data.rows, world.size)
+    shape = Shape(size, settings.accumulate, world.rank, world.size)
+    streams = random_streams(settings.seed, world, whole_step=callable(getattr(model, "noise", None)))
+    source = data.batches(shape, settings.seed, streams["draws"], world.device)
+    model.to(world.device)
+    data.probe(model, world.device)
+    step = Step(model, source, shape, streams, world, settings)
+    scorer = None
+    if data.held_out is not None:
+        scorer = HeldOut(data.held_out, size, settings.seed, settings.precision == "bf16", world)
+    loop = Loop(step, scorer, watch, started)
+    if settings.folder is not None:
+        identity = {"format": 1, "model": _identity(model)}
+        identity |= settings.identity(size, world.size, world.device) | data.identity()
+        checkpoint = _open_folder(settings.folder, settings.resume, identity, model, world, held)
+        if checkpoint is not None:
+            loop.restore(checkpoint, settings.folder / "checkpoints" / str(checkpoint.step))
+    padded = getattr(model, "padded", None)
+    try:
+        if padded and data.full_length:
+            model.padded = False  # type: ignore[assignment]  # attention needs no mask
+        with short_of_memory(f"lower batch_size (now {size}); accumulate makes up for it"):
+            if loop.stopped is None:
+                loop.run()
+            loop.settle()
+    finally:
+        model.eval()
+        if padded:
+            model.padded = padded
+    if settings.folder is not None and world.rank == 0:
+        run_folder.export(settings.folder, model)
+    world.total([0.0])  # no process returns before the files are there
+    return TrainResult(
+        steps=loop.done,
+        seconds=loop.seconds,
+        loss=loop.loss,
+        held_out=loop.best.nats,
+        held_out_step=loop.best.step,
+        stopped=loop.stopped or "steps",
+        out=settings.folder,
+        history=None if settings.folder is None else settings.folder / "metrics.jsonl",
+    )
+
+
+def _batch_size(settings: TrainSettings, rows: int | None, processes: int) -> int:
+    if settings.batch_size is not None:
+        return settings.batch_size
+    return 1024 if rows is None else max(1, min(1024, rows // (settings.accumulate * processes)))
+
+
+def _identity(model: Any) -> dict[str, Any]:
+    config = getattr(model, "config", None)
+    return {"class": type(model).__name__, "config": config() if callable(config) else config}
+
+
+def _open_folder(
+    out: Path, resume: bool | str, identity: dict[str, Any], model: Any, world: World, held: ExitStack
+) -> Checkpoint | None:
+    """Begin the run in its folder, or find the checkpoint to resume from.
+
+    The first process decides, the others read the checkpoint that it has chosen. ``held`` keeps other runs
+    out of the folder until it is closed.
+    """
+    checkpoint, failed = None, None
+    if world.rank == 0:
+        try:
+            if out.is_dir():
+                held.enter_context(run_folder.alone(out))
+            checkpoint = run_folder.find_run(out, identity, resume)
+            if not out.is_dir():
+                out.mkdir(parents=True)
+                held.enter_context(run_folder.alone(out))
+            run_folder.begin(out, identity, model)
+        except (TrainingError, OSError) as error:
+            failed = error
+    step, refused = world.most([-1.0 if checkpoint is None else checkpoint.step, float(failed is not None)])
+    if failed is not None:
+        raise failed
+    if refused:
+        raise TrainingError(f"the first process refused the run in {out}; its message says why")
+    if world.rank != 0 and step >= 0:
+        checkpoint = checkpoints.read(out / "checkpoints" / str(int(step)))
+    return checkpoint
