@@ -244,10 +244,10 @@ def test_on_a_gpu(case):
     assert draws.is_cuda
     shares = torch.nn.functional.one_hot(fr.index_of(draws), math.factorial(n)).double().mean(0).cpu()
     torch.testing.assert_close(shares.T, law.log_prob(orders).exp(), atol=0.015, rtol=0)
-    given, here = there.condition([3, 0, 2]), law.condition([3, 0, 2])
-    torch.testing.assert_close(given.log_prob(orders.cuda()).cpu(), here.log_prob(orders))
-    assert given.agrees(given.sample((50,), generator=generator)).all()
-    assert torch.equal(given.mode.cpu(), here.mode)
+    conditioned, here = there.condition([3, 0, 2]), law.condition([3, 0, 2])
+    torch.testing.assert_close(conditioned.log_prob(orders.cuda()).cpu(), here.log_prob(orders))
+    assert conditioned.agrees(conditioned.sample((50,), generator=generator)).all()
+    assert torch.equal(conditioned.mode.cpu(), here.mode)
     with pytest.raises(fr.PermutationError, match="row 1 holds 0 twice"):
         case.make(central[0].cuda(), *[x[0].cuda() for x in numbers]).log_prob(
             torch.tensor([[0, 1, 2, 3, 4], [0, 0, 1, 2, 3]], device="cuda")

@@ -62,13 +62,13 @@ def test_generalized_mallows_and_rim_insert_items_one_by_one(n):
     table /= table.sum(-1, keepdim=True)
     by_hand = {"generalized": {}, "rim": {}}
     for slots in itertools.product(*(range(i + 1) for i in range(n))):
-        made, generalized, rim = [], 1.0, 1.0
+        inserted, generalized, rim = [], 1.0, 1.0
         for i, slot in enumerate(slots):
-            made.insert(slot, central[i])
+            inserted.insert(slot, central[i])
             q = float(phis[i])
             generalized *= q ** (i - slot) / sum(q**k for k in range(i + 1))
             rim *= float(table[i, slot])
-        by_hand["generalized"][tuple(made)], by_hand["rim"][tuple(made)] = generalized, rim
+        by_hand["generalized"][tuple(inserted)], by_hand["rim"][tuple(inserted)] = generalized, rim
     for law, name in ((fr.GeneralizedMallows(central, phis), "generalized"), (fr.RIM(table, central), "rim")):
         got = law.log_prob(torch.tensor(orders_of(n))).exp().tolist()
         assert got == pytest.approx([by_hand[name][tuple(order)] for order in orders_of(n)], rel=1e-10)

@@ -13,8 +13,8 @@ def pairs(partial, voter=0):
 
 
 def test_complete_orders_compare_all_pairs():
-    said = fr.PartialOrders.from_orders(torch.tensor([[2, 0, 1]]))
-    assert pairs(said) == {(2, 0), (2, 1), (0, 1)}
+    partial = fr.PartialOrders.from_orders(torch.tensor([[2, 0, 1]]))
+    assert pairs(partial) == {(2, 0), (2, 1), (0, 1)}
 
 
 def test_items_left_out_are_below_or_incomparable():
@@ -31,9 +31,9 @@ def test_items_left_out_are_below_or_incomparable():
 
 def test_ranks_with_ties():
     ranks = torch.tensor([[1, 0, 1, 5], [2, -1, 2, 7]])
-    said = fr.PartialOrders.from_ranks(ranks)
-    assert pairs(said) == {(1, 0), (1, 2), (1, 3), (0, 3), (2, 3)}
-    assert pairs(said, 1) == {(0, 3), (2, 3)}
+    partial = fr.PartialOrders.from_ranks(ranks)
+    assert pairs(partial) == {(1, 0), (1, 2), (1, 3), (0, 3), (2, 3)}
+    assert pairs(partial, 1) == {(0, 3), (2, 3)}
     below = fr.PartialOrders.from_ranks(ranks, unranked="below")
     assert pairs(below, 1) == {(0, 3), (2, 3), (0, 1), (2, 1), (3, 1)}
 
@@ -43,17 +43,17 @@ def test_preferences_are_closed(seed):
     g = torch.Generator().manual_seed(seed)
     n, rank = 6, fr.random_permutations(6, generator=torch.Generator().manual_seed(seed)).tolist()
     drawn = torch.randint(n, (5, 2), generator=g).tolist()
-    said = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in drawn if a != b}
-    closed = set(said)
+    preferences = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in drawn if a != b}
+    closed = set(preferences)
     while True:
         more = {(a, d) for a, b in closed for c, d in closed if b == c} - closed
         if not more:
             break
         closed |= more
-    found = fr.PartialOrders.from_preferences([(1, a, b) for a, b in said], n, voters=3)
-    assert len(found) == 3
-    assert pairs(found, 1) == closed
-    assert pairs(found, 0) == pairs(found, 2) == set()
+    partial = fr.PartialOrders.from_preferences([(1, a, b) for a, b in preferences], n, voters=3)
+    assert len(partial) == 3
+    assert pairs(partial, 1) == closed
+    assert pairs(partial, 0) == pairs(partial, 2) == set()
 
 
 def test_a_cycle_names_voter_and_items():
@@ -92,15 +92,15 @@ def test_bad_orders_and_ranks():
 
 
 def test_agrees_is_the_definition():
-    said = fr.PartialOrders.from_preferences([(0, 2, 0), (0, 0, 1), (1, 3, 1)], 4)
+    partial = fr.PartialOrders.from_preferences([(0, 2, 0), (0, 0, 1), (1, 3, 1)], 4)
     for order in itertools.permutations(range(4)):
         rank = {item: place for place, item in enumerate(order)}
         expected = [rank[2] < rank[0] < rank[1], rank[3] < rank[1]]
-        assert said.agrees(torch.tensor([order, order])).tolist() == expected
+        assert partial.agrees(torch.tensor([order, order])).tolist() == expected
 
 
 def test_some_of_the_voters_and_none():
-    said = fr.PartialOrders.from_orders(torch.tensor([[0, 1], [1, 0], [0, 1]]))
-    assert pairs(said[1]) == {(1, 0)}
-    assert len(said[torch.tensor([True, False, True])]) == 2
+    partial = fr.PartialOrders.from_orders(torch.tensor([[0, 1], [1, 0], [0, 1]]))
+    assert pairs(partial[1]) == {(1, 0)}
+    assert len(partial[torch.tensor([True, False, True])]) == 2
     assert len(fr.PartialOrders.from_preferences([], 3)) == 0

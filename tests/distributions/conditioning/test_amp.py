@@ -17,16 +17,16 @@ from tests.distributions.draws import all_orders
 def all_partial_orders(n):
     """Every strict partial order of n items, transitively closed."""
     pairs = [(a, b) for a in range(n) for b in range(n) if a != b]
-    found = set()
+    relations = set()
     for order in itertools.permutations(range(n)):  # every partial order is a subset of some total one
         rank = {item: place for place, item in enumerate(order)}
         down = [pair for pair in pairs if rank[pair[0]] < rank[pair[1]]]
         for chosen in itertools.product([False, True], repeat=len(down)):
             relation = frozenset(pair for pair, used in zip(down, chosen, strict=True) if used)
             if all((a, d) in relation for a, b in relation for c, d in relation if b == c):
-                found.add(relation)
-    above = torch.zeros(len(found), n, n, dtype=torch.bool)
-    for voter, relation in enumerate(sorted(found, key=sorted)):
+                relations.add(relation)
+    above = torch.zeros(len(relations), n, n, dtype=torch.bool)
+    for voter, relation in enumerate(sorted(relations, key=sorted)):
         for a, b in relation:
             above[voter, a, b] = True
     return PartialOrders(above)
@@ -35,8 +35,8 @@ def all_partial_orders(n):
 def random_partial_orders(n, voters, share, seed):
     g = torch.Generator().manual_seed(seed)
     rank = random_permutations(n, (voters,), generator=g)
-    said = (rank[:, :, None] < rank[:, None, :]) & (torch.rand(voters, n, n, generator=g) < share)
-    return PartialOrders(said)
+    above = (rank[:, :, None] < rank[:, None, :]) & (torch.rand(voters, n, n, generator=g) < share)
+    return PartialOrders(above)
 
 
 def laws(n):
@@ -87,13 +87,13 @@ def test_proposal_equals_its_definition(which):
     partial = random_partial_orders(n, 6, 0.3, seed=1)
     law = laws(n)[which]
     orders = all_orders(n)
-    found = AMP(law, partial).log_prob(orders[:, None].expand(-1, len(partial), -1)).exp()
+    probs = AMP(law, partial).log_prob(orders[:, None].expand(-1, len(partial), -1)).exp()
     for voter in range(len(partial)):
         above = partial.above[voter].tolist()
         expected = torch.tensor(
             [by_hand(law, above, order) for order in orders.tolist()], dtype=torch.float64
         )
-        torch.testing.assert_close(found[:, voter], expected)
+        torch.testing.assert_close(probs[:, voter], expected)
 
 
 def test_samples_agree_with_log_prob():
@@ -161,11 +161,11 @@ def test_a_point_mass_proposes_extensions_of_weight_zero():
 
 def test_same_seed_same_draws_and_shapes():
     amp = AMP(Mallows(torch.arange(6), 0.7), random_partial_orders(6, 3, 0.3, seed=0))
-    one = amp.sample((2, 5), generator=torch.Generator().manual_seed(4))
-    other = amp.sample((2, 5), generator=torch.Generator().manual_seed(4))
-    assert one.shape == (2, 5, 3, 6)
-    assert torch.equal(one, other)
-    assert amp.log_prob(one).shape == (2, 5, 3)
+    first = amp.sample((2, 5), generator=torch.Generator().manual_seed(4))
+    second = amp.sample((2, 5), generator=torch.Generator().manual_seed(4))
+    assert first.shape == (2, 5, 3, 6)
+    assert torch.equal(first, second)
+    assert amp.log_prob(first).shape == (2, 5, 3)
 
 
 def test_what_amp_refuses():

@@ -29,6 +29,7 @@ def test_amp_weights_estimate_the_exact_law(case, observed):
     assert ((size >= 1) & (size <= 8_000)).all()
     error = drawn.log_weights.exp().std(0) / drawn.log_weights.exp().mean(0) / math.sqrt(8_000)
     assert ((drawn.log_evidence - exact.log_evidence).abs() < 4 * error + 1e-9).all()
+    torch.testing.assert_close(drawn.log_evidence_error, error, rtol=1e-3, atol=1e-6)
     draws = guess.sample((8_000,), generator=g)
     assert exact.agrees(draws).all()
     shares = fr.inverse(draws).double().mean(0)

@@ -42,48 +42,50 @@ def observations(n):
 def test_every_observation_equals_restriction(case, n):
     law = case.law(n)
     for observed in observations(n):
-        given = law.condition(observed)
+        conditioned = law.condition(observed)
         orders, want, evidence = restricted(law, observed)
-        assert given.exact
-        torch.testing.assert_close(given.log_prob(orders), want, atol=1e-10, rtol=1e-10)
-        torch.testing.assert_close(given.log_evidence, evidence, atol=1e-10, rtol=1e-10)
-        torch.testing.assert_close(given.log_prob(given.mode), want.max(), atol=1e-10, rtol=1e-10)
-        assert torch.equal(given.enumerate_support(), orders[want > -math.inf])
-        torch.testing.assert_close(given.mean_ranks(), PermutationDistribution._mean_ranks(given))
-        assert given.agrees(given.sample((20,))).all()
+        assert conditioned.exact
+        torch.testing.assert_close(conditioned.log_prob(orders), want, atol=1e-10, rtol=1e-10)
+        torch.testing.assert_close(conditioned.log_evidence, evidence, atol=1e-10, rtol=1e-10)
+        torch.testing.assert_close(conditioned.log_prob(conditioned.mode), want.max(), atol=1e-10, rtol=1e-10)
+        assert torch.equal(conditioned.enumerate_support(), orders[want > -math.inf])
+        torch.testing.assert_close(conditioned.mean_ranks(), PermutationDistribution._mean_ranks(conditioned))
+        assert conditioned.agrees(conditioned.sample((20,))).all()
 
 
 @laws
 @pytest.mark.parametrize("observed", [(4, 0), (1, 3, 2), (5, 0, 4, 2), (2, 4, 1, 0, 3)])
 def test_longer_orders_in_batches(case, observed):
     law = case.law(6, (2,))
-    given = law.condition(torch.tensor(observed))
+    conditioned = law.condition(torch.tensor(observed))
     orders, want, _ = restricted(law, observed)
-    torch.testing.assert_close(given.log_prob(orders), want, atol=1e-10, rtol=1e-10)
-    torch.testing.assert_close(given.log_prob(given.mode), want.amax(0), atol=1e-10, rtol=1e-10)
-    draws = given.sample((3,))
+    torch.testing.assert_close(conditioned.log_prob(orders), want, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(conditioned.log_prob(conditioned.mode), want.amax(0), atol=1e-10, rtol=1e-10)
+    draws = conditioned.sample((3,))
     assert draws.shape == (3, 2, 6)
-    wide = given.expand((4, 2))
+    wide = conditioned.expand((4, 2))
     assert wide.sample((3,)).shape == (3, 4, 2, 6)
     assert wide.agrees(wide.sample((50,))).all()
-    torch.testing.assert_close(wide.log_prob(draws[:, None]), given.log_prob(draws)[:, None].expand(3, 4, 2))
+    torch.testing.assert_close(
+        wide.log_prob(draws[:, None]), conditioned.log_prob(draws)[:, None].expand(3, 4, 2)
+    )
     entropy = -torch.where(want > -math.inf, want.exp() * want, 0.0).sum(0)
-    torch.testing.assert_close(given.entropy(), entropy)
+    torch.testing.assert_close(conditioned.entropy(), entropy)
 
 
 @laws
 @pytest.mark.parametrize("observed", [(3, 0), (0, 3), (4, 1, 2), (2, 0, 3, 1)])
 def test_samples_agree_with_log_prob(case, observed):
-    given = case.law(5).condition(observed)
-    draws = given.sample((15_000,), generator=torch.Generator().manual_seed(3))
-    assert p_value(given, draws) > 1e-3
+    conditioned = case.law(5).condition(observed)
+    draws = conditioned.sample((15_000,), generator=torch.Generator().manual_seed(3))
+    assert p_value(conditioned, draws) > 1e-3
 
 
 @laws
 def test_batched_samples_agree_with_log_prob(case):
     law = case.law(4, (2,))
-    given = law.condition([2, 0, 3])
-    draws = given.sample((10_000,), generator=torch.Generator().manual_seed(4))
+    conditioned = law.condition([2, 0, 3])
+    draws = conditioned.sample((10_000,), generator=torch.Generator().manual_seed(4))
     assert (draws[:, 0] != draws[:, 1]).any()
     orders, want, _ = restricted(law, [2, 0, 3])
     for row in range(2):
@@ -108,19 +110,21 @@ def test_gradients_of_the_conditional(case):
 @laws
 def test_contract_of_the_conditional(case):
     law = case.law(4, (2,), torch.float32)
-    given = law.condition([1, 2])
-    assert given.log_prob(torch.arange(4)).dtype == torch.float32
-    assert repr(given).startswith(type(given).__name__)
-    assert "observed=[1, 2]" in repr(given)
-    seeded = [given.sample((9,), generator=torch.Generator().manual_seed(s)).tolist() for s in (1, 1, 2)]
+    conditioned = law.condition([1, 2])
+    assert conditioned.log_prob(torch.arange(4)).dtype == torch.float32
+    assert repr(conditioned).startswith(type(conditioned).__name__)
+    assert "observed=[1, 2]" in repr(conditioned)
+    seeded = [
+        conditioned.sample((9,), generator=torch.Generator().manual_seed(s)).tolist() for s in (1, 1, 2)
+    ]
     assert seeded[0] == seeded[1]
     assert seeded[0] != seeded[2]
-    mixture = MixtureSameFamily(Categorical(torch.tensor([0.3, 0.7])), given)
-    assert given.agrees(mixture.sample((20,))).all()
+    mixture = MixtureSameFamily(Categorical(torch.tensor([0.3, 0.7])), conditioned)
+    assert conditioned.agrees(mixture.sample((20,))).all()
     assert mixture.log_prob(all_orders(4)).exp().sum() == pytest.approx(1, rel=1e-5)
-    assert given.condition([0, 1]).log_prob(all_orders(4)[:, None]).exp().sum(0).tolist() == pytest.approx(
-        [1, 1], rel=1e-5
-    )
+    assert conditioned.condition([0, 1]).log_prob(all_orders(4)[:, None]).exp().sum(
+        0
+    ).tolist() == pytest.approx([1, 1], rel=1e-5)
 
 
 @laws
@@ -128,14 +132,16 @@ def test_few_and_all_observations(case):
     law = case.law(4)
     assert law.condition([]) is law
     assert law.condition([2]) is law
-    given = law.condition([3, 1, 0, 2])
-    assert isinstance(given, ConditionedOnAll)
-    assert torch.equal(given.sample((5,)), torch.tensor([3, 1, 0, 2]).expand(5, 4))
-    assert given.log_prob(torch.tensor([3, 1, 0, 2])) == 0
-    assert given.log_prob(torch.tensor([3, 1, 2, 0])) == -math.inf
-    assert given.entropy() == 0
-    assert torch.equal(given.mode, torch.tensor([3, 1, 0, 2]))
-    assert torch.equal(given.mean_ranks(), torch.tensor([2.0, 1, 3, 0], dtype=given.mean_ranks().dtype))
+    conditioned = law.condition([3, 1, 0, 2])
+    assert isinstance(conditioned, ConditionedOnAll)
+    assert torch.equal(conditioned.sample((5,)), torch.tensor([3, 1, 0, 2]).expand(5, 4))
+    assert conditioned.log_prob(torch.tensor([3, 1, 0, 2])) == 0
+    assert conditioned.log_prob(torch.tensor([3, 1, 2, 0])) == -math.inf
+    assert conditioned.entropy() == 0
+    assert torch.equal(conditioned.mode, torch.tensor([3, 1, 0, 2]))
+    assert torch.equal(
+        conditioned.mean_ranks(), torch.tensor([2.0, 1, 3, 0], dtype=conditioned.mean_ranks().dtype)
+    )
 
 
 @laws

@@ -24,11 +24,11 @@ def test_both_dynamic_programmes_agree_on_a_long_order(weights):
     """Weights of one give the plain law, which is conditioned by another recursion."""
     law = fr.Mallows(torch.arange(30), torch.tensor(0.8, dtype=torch.float64), weights)
     observed = [25, 3, 14]
-    given = law.condition(observed, max_states=10**6)
+    conditioned = law.condition(observed, max_states=10**6)
     other = fr.RIM(logits=fr.Mallows(torch.arange(30), law.phi)._digits("insertion")).condition(observed)
-    torch.testing.assert_close(given.log_evidence, other.log_evidence)
-    draws = given.sample((2000,), generator=torch.Generator().manual_seed(0))
-    assert given.agrees(draws).all()
+    torch.testing.assert_close(conditioned.log_evidence, other.log_evidence)
+    draws = conditioned.sample((2000,), generator=torch.Generator().manual_seed(0))
+    assert conditioned.agrees(draws).all()
     ranks = fr.inverse(draws).double().mean(0)
     others = fr.inverse(other.sample((2000,), generator=torch.Generator().manual_seed(1))).double().mean(0)
     torch.testing.assert_close(ranks, others, atol=0.9, rtol=0)
@@ -37,9 +37,9 @@ def test_both_dynamic_programmes_agree_on_a_long_order(weights):
 def test_concentrated_laws_against_the_grain_do_not_underflow():
     n, phi = 60, torch.tensor(1e-4, dtype=torch.float64, requires_grad=True)
     law = fr.Mallows(torch.arange(n), phi)
-    given = law.condition([50, 1])
+    conditioned = law.condition([50, 1])
     # The cheapest way costs one inversion with each of the 50 items from 1 to 49 and between the two.
-    assert float(given.log_evidence.detach()) == pytest.approx(49 * math.log(1e-4), rel=0.02)
-    assert given.agrees(given.sample((20,))).all()
-    (slope,) = torch.autograd.grad(given.log_evidence, phi)
+    assert float(conditioned.log_evidence.detach()) == pytest.approx(49 * math.log(1e-4), rel=0.02)
+    assert conditioned.agrees(conditioned.sample((20,))).all()
+    (slope,) = torch.autograd.grad(conditioned.log_evidence, phi)
     assert float(slope) == pytest.approx(49 / 1e-4, rel=1e-2)

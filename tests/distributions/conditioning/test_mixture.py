@@ -15,22 +15,22 @@ from tests.distributions.test_mixture import three
 @pytest.mark.parametrize("observed", [*itertools.permutations(range(4), 2), (3, 0, 2), (1, 0, 3, 2)])
 def test_conditioning_is_restriction_and_renormalisation(observed):
     law, orders = three(), all_orders(4)
-    given = law.condition(observed)
-    assert given.exact
+    conditioned = law.condition(observed)
+    assert conditioned.exact
     places = fr.inverse(orders)[:, list(observed)]
     agreed = (places[:, 1:] > places[:, :-1]).all(1)
     probs = torch.where(agreed, law.log_prob(orders).exp(), 0.0)
-    torch.testing.assert_close(given.log_prob(orders).exp(), probs / probs.sum())
-    torch.testing.assert_close(given.log_evidence, probs.sum().log())
-    assert torch.equal(given.enumerate_support(), orders[agreed])
-    drawn = given.sample((500,), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(conditioned.log_prob(orders).exp(), probs / probs.sum())
+    torch.testing.assert_close(conditioned.log_evidence, probs.sum().log())
+    assert torch.equal(conditioned.enumerate_support(), orders[agreed])
+    drawn = conditioned.sample((500,), generator=torch.Generator().manual_seed(0))
     assert agreed[fr.index_of(drawn)].all()
 
 
 def test_conditioning_drops_components_that_exclude_the_observation():
     law = fr.Mixture([0.9, 0.1], [fr.Mallows([0, 1, 2], 0.0), fr.Mallows([2, 1, 0], 0.5)])
-    given = law.condition([2, 0])
-    assert len(given.components) == 1
+    conditioned = law.condition([2, 0])
+    assert len(conditioned.components) == 1
     with pytest.raises(ImpossibleObservation, match=r"\[2, 0\] has probability zero under every component"):
         fr.Mixture([1.0], [fr.Mallows([0, 1, 2], 0.0)]).condition([2, 0])
     assert law.condition([1]) is law

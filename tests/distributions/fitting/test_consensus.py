@@ -21,14 +21,14 @@ def test_consensus_equals_brute_force(n):
     for votes in (1, 2, 3, 7, 30):  # few votes make ties and cycles
         orders = fr.random_permutations(n, (votes,), generator=g)
         weights = torch.rand(votes, generator=g, dtype=torch.float64) if votes == 7 else None
-        found = fr.consensus(orders, weights)
-        assert found.exact
+        consensus = fr.consensus(orders, weights)
+        assert consensus.exact
         w = torch.ones(votes, dtype=torch.float64) if weights is None else weights
-        mine = (w * fr.kendall(found.order, orders)).sum() / w.sum()
-        assert found.distance == pytest.approx(float(mine), abs=1e-12)
+        mine = (w * fr.kendall(consensus.order, orders)).sum() / w.sum()
+        assert consensus.distance == pytest.approx(float(mine), abs=1e-12)
         every = torch.tensor(list(itertools.permutations(range(n))))
         best = float(((w * fr.kendall(every[:, None], orders)).sum(-1) / w.sum()).min())
-        assert found.distance == pytest.approx(best, abs=1e-12)
+        assert consensus.distance == pytest.approx(best, abs=1e-12)
 
 
 def test_counts_are_of_those_who_put_a_above_b():
@@ -42,19 +42,19 @@ def test_many_items_are_exact_where_the_majority_has_no_large_cycle():
     votes = fr.Mallows(torch.arange(60).flip(0), 0.8).sample(
         (400,), generator=torch.Generator().manual_seed(0)
     )
-    found = fr.consensus(votes)
+    consensus = fr.consensus(votes)
     counts = pairwise_counts(votes.numpy(), np.ones(400))
     bound = np.minimum(counts, counts.T).sum() / 2  # every pair loses at least its minority
-    assert found.exact
-    assert found.distance * 400 >= bound
-    assert disagreement(counts, found.order.numpy()) == pytest.approx(found.distance * 400)
+    assert consensus.exact
+    assert consensus.distance * 400 >= bound
+    assert disagreement(counts, consensus.order.numpy()) == pytest.approx(consensus.distance * 400)
 
 
 def test_local_search_ends_where_no_move_helps_and_is_not_called_exact():
     votes = fr.random_permutations(30, (9,), generator=torch.Generator().manual_seed(3))
-    found = fr.consensus(votes)
-    assert not found.exact
-    order, counts = found.order.numpy(), pairwise_counts(votes.numpy(), np.ones(9))
+    consensus = fr.consensus(votes)
+    assert not consensus.exact
+    order, counts = consensus.order.numpy(), pairwise_counts(votes.numpy(), np.ones(9))
     cost = disagreement(counts, order)
     for i in range(30):
         for k in range(30):
@@ -68,14 +68,14 @@ def test_local_search_ends_where_no_move_helps_and_is_not_called_exact():
 
 def test_exact_search_on_one_large_cycle_equals_local_search_at_best():
     votes = fr.random_permutations(13, (7,), generator=torch.Generator().manual_seed(5))
-    found = fr.consensus(votes)
-    assert found.exact
+    consensus = fr.consensus(votes)
+    assert consensus.exact
     counts = pairwise_counts(votes.numpy(), np.ones(7))
-    cost = disagreement(counts, found.order.numpy())
+    cost = disagreement(counts, consensus.order.numpy())
     for seed in range(20):
         order = np.random.default_rng(seed).permutation(13)
         assert cost <= disagreement(counts, order)
-    assert insertion_changes((counts - counts.T)[np.ix_(found.order, found.order)]).min() >= -1e-9
+    assert insertion_changes((counts - counts.T)[np.ix_(consensus.order, consensus.order)]).min() >= -1e-9
 
 
 def test_changes_of_all_moves():
@@ -98,9 +98,9 @@ def test_groups_and_closure():
         assert (reach == power).all()
         parts = groups(edges)
         assert sorted(np.concatenate(parts).tolist()) == list(range(7))
-        for a, one in enumerate(parts):
+        for a, group in enumerate(parts):
             whole = reach | np.eye(7, dtype=bool)
-            assert whole[np.ix_(one, one)].all()
-            for two in parts[a + 1 :]:
-                assert not reach[np.ix_(two, one)].any()
+            assert whole[np.ix_(group, group)].all()
+            for later in parts[a + 1 :]:
+                assert not reach[np.ix_(later, group)].any()
         assert strongly_connected(edges) == (len(parts) == 1)

@@ -23,8 +23,8 @@ def test_the_moment_equation_is_solved(n, phi):
     # The expected distance, from the definition, in exact rational-free form: sums of positive terms.
     powers = np.array([phi**v for v in range(n)])
     expected = sum((np.arange(m) * powers[:m]).sum() / powers[:m].sum() for m in range(1, n + 1))
-    found = dispersion.solve(np.array([expected]), np.arange(n, 0, -1.0)[None])[0]
-    assert found == pytest.approx(phi, abs=1e-12, rel=1e-9)
+    solved = dispersion.solve(np.array([expected]), np.arange(n, 0, -1.0)[None])[0]
+    assert solved == pytest.approx(phi, abs=1e-12, rel=1e-9)
 
 
 def test_known_parameters_are_recovered():
@@ -123,5 +123,5 @@ def test_the_weighted_law_is_recovered_and_may_have_free_places():
 
 def test_batches_of_votes_are_flattened():
     votes = votes_of(5, 12, 0)
-    one, other = fr.Mallows.fit(votes), fr.Mallows.fit(votes.view(3, 4, 5).to(torch.int16))
-    assert float(one.phi) == float(other.phi)
+    flat, batched = fr.Mallows.fit(votes), fr.Mallows.fit(votes.view(3, 4, 5).to(torch.int16))
+    assert float(flat.phi) == float(batched.phi)

@@ -21,16 +21,16 @@ def votes_of(law, count=1500, seed=0):
 
 
 def truth(family):
-    one, other = CENTRAL, CENTRAL.flip(0)
+    first, second = CENTRAL, CENTRAL.flip(0)
     if family == "mallows":
-        parts = [fr.Mallows(one, 0.3), fr.Mallows(other, 0.5)]
+        parts = [fr.Mallows(first, 0.3), fr.Mallows(second, 0.5)]
     elif family == "generalized-mallows":
         phis = torch.tensor([1.0, 0.2, 0.3, 0.6, 0.4, 0.3])
-        parts = [fr.GeneralizedMallows(one, phis), fr.GeneralizedMallows(other, phis.flip(0))]
+        parts = [fr.GeneralizedMallows(first, phis), fr.GeneralizedMallows(second, phis.flip(0))]
     elif family == "rim":
         table = torch.rand(N, N, generator=generator(5)).tril() ** 3
         table = (table + 2 * torch.eye(N)) / (table + 2 * torch.eye(N)).sum(1, keepdim=True)
-        parts = [fr.RIM(table, one), fr.RIM(table, other)]
+        parts = [fr.RIM(table, first), fr.RIM(table, second)]
     else:
         logits = torch.tensor([2.0, 1.0, 0.5, -0.5, -1.0, -2.0])
         parts = [fr.PlackettLuce(logits), fr.PlackettLuce(-logits)]
@@ -58,21 +58,23 @@ def test_the_likelihood_never_falls(family, components):
 def test_two_components_are_recovered(family):
     law = truth(family)
     votes = votes_of(law)
-    found = fr.Mixture.fit(votes, components=2, family=family, generator=generator(1))
-    assert found.report.converged
-    assert float(found.weights.min()) == pytest.approx(0.35, abs=0.04)
-    assert found.report.log_likelihood >= float(law.log_prob(votes).sum())
+    fitted = fr.Mixture.fit(votes, components=2, family=family, generator=generator(1))
+    assert fitted.report.converged
+    assert float(fitted.weights.min()) == pytest.approx(0.35, abs=0.04)
+    assert fitted.report.log_likelihood >= float(law.log_prob(votes).sum())
     fresh = votes_of(law, 4000, seed=9)  # close to the truth as a law, however it is written
-    gap = float((law.log_prob(fresh) - found.log_prob(fresh)).mean())
+    gap = float((law.log_prob(fresh) - fitted.log_prob(fresh)).mean())
     assert abs(gap) < 0.03
-    order = found.weights.argsort().tolist()
+    order = fitted.weights.argsort().tolist()
     if family == "mallows":
         for k, expected in zip(order, law.components, strict=True):
-            assert torch.equal(found.components[k].central, expected.central)
-            assert float(found.components[k].phi) == pytest.approx(float(expected.phi), abs=0.03)
+            assert torch.equal(fitted.components[k].central, expected.central)
+            assert float(fitted.components[k].phi) == pytest.approx(float(expected.phi), abs=0.03)
     if family == "plackett-luce":
         for k, expected in zip(order, law.components, strict=True):
-            torch.testing.assert_close(found.components[k].logits.float(), expected.logits, atol=0.35, rtol=0)
+            torch.testing.assert_close(
+                fitted.components[k].logits.float(), expected.logits, atol=0.35, rtol=0
+            )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -101,20 +103,22 @@ def test_a_richer_family_is_at_least_as_likely_from_the_same_start():
 def test_weights_are_repetitions():
     votes = votes_of(truth("mallows"), 60)
     counts = torch.arange(60) % 4
-    one = fr.Mixture.fit(votes, counts, components=2, restarts=1, generator=generator(0))
-    other = fr.Mixture.fit(
+    first = fr.Mixture.fit(votes, counts, components=2, restarts=1, generator=generator(0))
+    second = fr.Mixture.fit(
         votes.repeat_interleave(counts, 0), components=2, restarts=1, generator=generator(0)
     )
-    assert one.report.log_likelihood == pytest.approx(other.report.log_likelihood)
-    assert one.report.rankings == other.report.rankings == float(counts.sum())
+    assert first.report.log_likelihood == pytest.approx(second.report.log_likelihood)
+    assert first.report.rankings == second.report.rankings == float(counts.sum())
 
 
 def test_seeds_and_restarts():
     votes = votes_of(truth("mallows"), 200)
-    one, other = (fr.Mixture.fit(votes, components=3, restarts=3, generator=generator(4)) for _ in range(2))
-    assert one.report == other.report
-    assert len(one.report.restarts) == 3
-    assert one.report.history[-1] == max(one.report.restarts)
+    first, second = (
+        fr.Mixture.fit(votes, components=3, restarts=3, generator=generator(4)) for _ in range(2)
+    )
+    assert first.report == second.report
+    assert len(first.report.restarts) == 3
+    assert first.report.history[-1] == max(first.report.restarts)
 
 
 def test_more_components_than_votes_can_fill():
@@ -152,8 +156,8 @@ def test_an_empty_component_keeps_weight_zero():
 
 def test_held_out_rankings():
     law, votes = truth("mallows"), votes_of(truth("mallows"), 900)
-    given = fr.Mixture.fit(votes[:600], components=2, held_out=votes[600:], generator=generator(0))
-    assert given.report.held_out == pytest.approx(float(given.log_prob(votes[600:]).mean()))
+    fitted = fr.Mixture.fit(votes[:600], components=2, held_out=votes[600:], generator=generator(0))
+    assert fitted.report.held_out == pytest.approx(float(fitted.log_prob(votes[600:]).mean()))
     shared = fr.Mixture.fit(votes, components=2, held_out=0.25, generator=generator(0))
     assert shared.report.rankings == 675
     assert shared.report.held_out == pytest.approx(-float(-law.log_prob(votes).mean()), abs=0.2)
@@ -221,13 +225,13 @@ def test_plackett_luce_components_are_recovered_from_partial_rankings(unranked):
     votes = votes_of(law, 6000)
     votes = cut(votes) if unranked == "below" else subsets(votes, 4)
     options = {"components": 2, "family": "plackett-luce", "unranked": unranked, "items": N, "restarts": 2}
-    found = fr.Mixture.fit(votes, generator=generator(1), **options)
-    history = found.report.history
+    fitted = fr.Mixture.fit(votes, generator=generator(1), **options)
+    history = fitted.report.history
     assert all(later >= earlier - 1e-9 * abs(earlier) for earlier, later in itertools.pairwise(history))
-    assert found.report.converged
-    assert float(found.weights.min()) == pytest.approx(0.35, abs=0.05)
-    for k, expected in zip(found.weights.argsort().tolist(), law.components, strict=True):
-        torch.testing.assert_close(found.components[k].logits.float(), expected.logits, atol=0.35, rtol=0)
+    assert fitted.report.converged
+    assert float(fitted.weights.min()) == pytest.approx(0.35, abs=0.05)
+    for k, expected in zip(fitted.weights.argsort().tolist(), law.components, strict=True):
+        torch.testing.assert_close(fitted.components[k].logits.float(), expected.logits, atol=0.35, rtol=0)
 
 
 @pytest.mark.parametrize("unranked", ["below", "incomparable"])
@@ -241,13 +245,13 @@ def test_one_component_of_partial_rankings_is_the_plain_fit(unranked):
 
 def test_complete_rankings_need_no_word_on_items_left_out():
     votes = votes_of(truth("plackett-luce"), 200)
-    one, other = (
+    first, second = (
         fr.Mixture.fit(
             votes, components=2, family="plackett-luce", restarts=1, generator=generator(0), unranked=unranked
         )
         for unranked in (None, "below")
     )
-    assert one.report.log_likelihood == pytest.approx(other.report.log_likelihood, abs=1e-6)
+    assert first.report.log_likelihood == pytest.approx(second.report.log_likelihood, abs=1e-6)
 
 
 @pytest.mark.parametrize("unranked", ["below", "incomparable"])
@@ -265,18 +269,18 @@ def test_held_out_partial_rankings(unranked):
         held_out=votes[200:],
     )
     every = fr.permutation_at(torch.arange(math.factorial(N)), N)
-    said = PartialOrders.from_orders(votes[200:], unranked=unranked)
-    agrees = said.agrees(every[:, None].expand(-1, len(said), -1))
+    partial = PartialOrders.from_orders(votes[200:], unranked=unranked)
+    agrees = partial.agrees(every[:, None].expand(-1, len(partial), -1))
     summed = law.log_prob(every)[:, None].masked_fill(~agrees, -math.inf).logsumexp(0)
     assert law.report.held_out == pytest.approx(float(summed.mean()), rel=1e-9)
 
 
 def test_mallows_takes_padded_orders_as_partial_orders():
     votes = cut(votes_of(truth("mallows"), 60))
-    one = fr.Mixture.fit(votes, components=2, unranked="below", generator=generator(0), restarts=1)
-    made = fr.PartialOrders.from_orders(votes)
-    other = fr.Mixture.fit(made, components=2, generator=generator(0), restarts=1)
-    assert one.report == other.report
+    first = fr.Mixture.fit(votes, components=2, unranked="below", generator=generator(0), restarts=1)
+    partial = fr.PartialOrders.from_orders(votes)
+    second = fr.Mixture.fit(partial, components=2, generator=generator(0), restarts=1)
+    assert first.report == second.report
     whole = votes_of(truth("mallows"), 60)
     law = fr.Mixture.fit(whole, components=1, unranked="below")
     assert law.report == fr.Mixture.fit(whole, components=1).report

@@ -86,17 +86,17 @@ def test_weights_of_voters():
     tops = torch.where(torch.arange(6) < 3, torch.cat([votes, noise]), -1)
     weights = torch.cat([torch.ones(300), torch.zeros(300)])
     law = fr.Mallows.fit(fr.PartialOrders.from_orders(tops), weights=weights, generator=generator(0))
-    other = fr.Mallows.fit(fr.PartialOrders.from_orders(tops[:300]), generator=generator(0))
-    assert float(law.phi) == pytest.approx(float(other.phi), abs=1e-12)
+    second = fr.Mallows.fit(fr.PartialOrders.from_orders(tops[:300]), generator=generator(0))
+    assert float(law.phi) == pytest.approx(float(second.phi), abs=1e-12)
     assert law.report.rankings == 300
 
 
 def test_the_same_seed_gives_the_same_fit():
     votes = fr.Mallows(CENTRAL, 0.5).sample((200,), generator=generator(5))
     partial = comparisons(votes, 4, seed=2)
-    one, other = (fr.Mallows.fit(partial, generator=generator(7)) for _ in range(2))
-    assert float(one.phi) == float(other.phi)
-    assert one.report == other.report
+    first, second = (fr.Mallows.fit(partial, generator=generator(7)) for _ in range(2))
+    assert float(first.phi) == float(second.phi)
+    assert first.report == second.report
 
 
 @pytest.mark.parametrize("kind", ["top-k", "pairs"])

@@ -29,8 +29,8 @@ def by_scipy(rows, n, below, penalty=0.0):
     def objective(logits):
         return -choices_log_likelihood(logits, rows, n, below) + penalty / 2 * (logits**2).sum()
 
-    found = minimize(objective, np.zeros(n), method="BFGS", options={"gtol": 1e-7}).x
-    return torch.from_numpy(found - found.mean())
+    logits = minimize(objective, np.zeros(n), method="BFGS", options={"gtol": 1e-7}).x
+    return torch.from_numpy(logits - logits.mean())
 
 
 def sample(logits, count, seed):
@@ -92,9 +92,9 @@ def test_known_parameters_are_recovered_from_top_k_lists():
 def test_weights_are_repetitions_and_zero_weights_do_not_exist():
     votes = sample(torch.zeros(4), 12, seed=2)
     counts = torch.tensor([1, 2, 0, 3, 1, 1, 1, 2, 1, 0, 1, 4])
-    one = fr.PlackettLuce.fit(votes, weights=counts.double())
-    other = fr.PlackettLuce.fit(votes.repeat_interleave(counts, 0))
-    torch.testing.assert_close(one.logits, other.logits, atol=1e-8, rtol=0)
+    weighted = fr.PlackettLuce.fit(votes, weights=counts.double())
+    repeated = fr.PlackettLuce.fit(votes.repeat_interleave(counts, 0))
+    torch.testing.assert_close(weighted.logits, repeated.logits, atol=1e-8, rtol=0)
     with pytest.warns(fr.FitWarning, match="no maximum"):
         fr.PlackettLuce.fit(torch.tensor([[0, 1], [1, 0]]), weights=torch.tensor([1.0, 0.0]))
 

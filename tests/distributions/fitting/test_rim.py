@@ -13,22 +13,22 @@ def truth(n=5, seed=0):
 def test_known_parameters_are_recovered():
     law = truth()
     votes = law.sample((50_000,), generator=torch.Generator().manual_seed(1))
-    found = fr.RIM.fit(votes, reference=law.reference)
-    torch.testing.assert_close(found.probs, law.probs, atol=0.01, rtol=0)
-    total = float(found.log_prob(votes).sum())
-    assert found.report.log_likelihood == pytest.approx(total, rel=1e-12)
+    fitted = fr.RIM.fit(votes, reference=law.reference)
+    torch.testing.assert_close(fitted.probs, law.probs, atol=0.01, rtol=0)
+    total = float(fitted.log_prob(votes).sum())
+    assert fitted.report.log_likelihood == pytest.approx(total, rel=1e-12)
     assert total >= float(law.log_prob(votes).sum())
-    assert found.report.parameters == 10
+    assert fitted.report.parameters == 10
 
 
 def test_it_is_the_maximum_given_the_reference():
     votes = truth().sample((40,), generator=torch.Generator().manual_seed(2))
-    found = fr.RIM.fit(votes, reference=torch.arange(5))
+    fitted = fr.RIM.fit(votes, reference=torch.arange(5))
     for seed in range(20):
         g = torch.Generator().manual_seed(seed)
-        shaken = found.probs * (1 + 0.05 * torch.randn(5, 5, generator=g, dtype=torch.float64)).abs()
+        shaken = fitted.probs * (1 + 0.05 * torch.randn(5, 5, generator=g, dtype=torch.float64)).abs()
         other = fr.RIM(shaken / shaken.sum(1, keepdim=True), torch.arange(5))
-        assert float(other.log_prob(votes).sum()) <= found.report.log_likelihood
+        assert float(other.log_prob(votes).sum()) <= fitted.report.log_likelihood
 
 
 def test_counts_and_smoothing_by_hand():
