@@ -38,7 +38,7 @@ class Cyclic:
     weight_decay: float | None = None
     """Of the network's matrices, if other than the preset's."""
     watch: bool = False
-    """Sample every law fifty times while it trains: cyclic and seen samples go to cyclic-curve.jsonl."""
+    """Sample every law fifty times while it trains, for the curves in cyclic-curve.jsonl."""
     max_seconds: float | None = None
     """Stop training a law after this much time; the same command goes on with it."""
     precision: Literal["fp32", "bf16"] | None = None
@@ -81,14 +81,14 @@ class Cyclic:
         try:
             if self.jobs == 1:
                 say(_announced(1, listed))
-            for index, (result, found) in finished(learn_and_score, tasks, self.jobs):
+            for index, (result, law_rows) in finished(learn_and_score, tasks, self.jobs):
                 law = listed[index]
                 if result.stopped == "interrupted":
                     raise KeyboardInterrupt
                 if result.stopped == "max_seconds":
                     unfinished.append(law.name)
                 trained = {"trained_steps": result.steps, "train_seconds": round(result.seconds, 1)}
-                scored[index] = [row | cyclic.describe(size) | trained | about for row in found]
+                scored[index] = [row | cyclic.describe(size) | trained | about for row in law_rows]
                 rows = [row for index in sorted(scored) for row in scored[index]]
                 if first_process():
                     write_results(out / "cyclic.jsonl", rows)
@@ -102,11 +102,9 @@ class Cyclic:
             say(f"stopped; the same command goes on from {out / 'laws'}")
             return 130
         if first_process() and self.watch:
-            seen = [row | about for law in listed for row in cyclic.curve(law, size, out / "laws")]
-            write_results(
-                out / "cyclic-curve.jsonl",
-                [row | {"dropout": size.dropout, "weight_decay": size.weight_decay} for row in seen],
-            )
+            about |= {"dropout": size.dropout, "weight_decay": size.weight_decay}
+            curves = [row | about for law in listed for row in cyclic.curve(law, size, out / "laws")]
+            write_results(out / "cyclic-curve.jsonl", curves)
             curve_figure(out / "cyclic-curve.jsonl", out / "cyclic-curve.png")
         if first_process():
             cyclic_figure(out / "cyclic.jsonl", out / "cyclic.png")
@@ -119,7 +117,7 @@ class Cyclic:
 
 
 def choose_threads(size: Any) -> None:
-    """One thread for a small network; rows of results tell how many there were."""
+    """One thread for a small network; the rows of results say how many there were."""
     import torch
 
     if size.width <= SMALL:
@@ -129,7 +127,7 @@ def choose_threads(size: Any) -> None:
 def learn_and_score(
     law: Any, size: Any, out: Path, nfes: tuple[int, ...], watch: bool, options: dict[str, Any]
 ) -> tuple[Any, list[dict[str, Any]]]:
-    """Train one law and score it, unless it was interrupted; runs in a process of its own if asked to."""
+    """Train one law and score it, unless it was interrupted; with ``--jobs`` in a process of its own."""
     from factorank.experiments import cyclic
 
     choose_threads(size)
@@ -147,27 +145,28 @@ def _announced(number: int, laws: list[Any]) -> str:
 
 
 def cyclic_table(rows: list[dict[str, Any]]) -> str:
-    """Cyclic share at some NFEs, each code from its own end, means over the seeds; then what the highest NFE
-    says."""
-    from factorank.experiments.cyclic import own_way
+    """The cyclic share at some NFEs, each code from its own end, means over the seeds; then the other numbers
+    at the highest NFE."""
+    from factorank.figures.cyclic import from_own_end
 
     n, share = rows[0]["n"], rows[0]["share"]
     shown = sorted({1, 2, n // 2, n} & {row["nfe"] for row in rows})
     lines = []
     for code, objective in dict.fromkeys((row["code"], row["objective"]) for row in rows):
-        mine = [row for row in rows if (row["code"], row["objective"]) == (code, objective) and own_way(row)]
+        mine = [row for row in rows if (row["code"], row["objective"]) == (code, objective)]
+        mine = [row for row in mine if from_own_end(row)]
         last = max(row["nfe"] for row in mine)
         cells = [_percent(_mean(mine, "cyclic", nfe)) for nfe in shown]
         cells += [_percent(_mean(mine, key, last)) for key in ("unique_cyclic", "in_train")]
         lines.append([code, objective, *cells, f"{_mean(mine, 'kl', last):.3f}"])
-    header = ["code", "objective", *(f"nfe {nfe}" for nfe in shown), "unique", "seen", "KL bits"]
+    header = ["code", "objective", *(f"nfe {nfe}" for nfe in shown), "unique", "in train", "KL bits"]
     note = (
         f"n = {n}, {rows[0]['samples']} samples each. nfe: cyclic samples in %, at that number of network"
         f" evaluations ({100 / n:.1f} for random permutations); masked left-lehmer and insertion codes are"
         " revealed right to left, others left to right. At the highest NFE: unique, different cyclic"
-        f" samples in % ({100 * rows[0]['unique_expected']:.1f} from a perfect model); seen, cyclic samples"
-        f" that were trained on in % ({100 * share:.0f} if nothing was learnt by heart); KL, divergence of"
-        " the uniform law on cyclic permutations from the model."
+        f" samples in % ({100 * rows[0]['unique_expected']:.1f} from a perfect model); in train, cyclic"
+        f" samples that were trained on in % ({100 * share:.0f} if nothing was memorised); KL, divergence"
+        " of the uniform law on cyclic permutations from the model."
     )
     return table(header, lines, "ll", indent=0) + "\n\n" + textwrap.fill(note, 79)
 

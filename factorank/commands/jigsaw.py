@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class _Data:
+class PictureOptions:
     """Where the pictures come from."""
 
     data: Path | None = None
-    """Where CIFAR-10 lies; $FACTORANK_DATA or the cache unless given. Downloaded if it is not there."""
+    """The folder of CIFAR-10; $FACTORANK_DATA or the cache unless given. Downloaded if it is not there."""
     pictures: Path | None = None
     """A folder of pictures to use instead of CIFAR-10, with a tenth held out and a tenth for the test."""
     most: int | None = None
@@ -36,8 +36,8 @@ class _Data:
 
 
 @dataclass(kw_only=True)
-class Train(_Data):
-    """Train a model on puzzles and score it; the same command goes on with a run that was stopped.
+class JigsawTrain(PictureOptions):
+    """Train a model on puzzles and score it; the same command resumes a run that was stopped.
 
     A run whose time or steps are over is finished: to train longer, give more with another --label or --out.
     """
@@ -52,19 +52,19 @@ class Train(_Data):
     objective: Literal["masked", "autoregressive"] | None = None
     """masked (unless given): the solution in one evaluation. autoregressive: one position after the other."""
     direction: Literal["slot-of-piece", "piece-of-slot"] | None = None
-    """What the permutation says: the slot of each scrambled piece, or the piece of each slot. The default
-    preset takes the one in which a position of the code speaks of the piece at its token."""
+    """What the permutation lists: the slot of each scrambled piece, or the piece of each slot. The default
+    preset takes the one in which a position of the code is about the piece at its token."""
     masks: Literal["all", "any"] | None = None
     """all: learn the solution from the pieces alone, for one evaluation. any: also from some of it."""
     encoder: str | None = None
     """convolution, or mlp, which +neighbours, +edges, +contrast and +means extend; mlp+neighbours unless
     given."""
     rounds: int | None = None
-    """How many times pieces listen to those whose edges match; twice the grid, at most 12, unless given."""
+    """Rounds of attention between pieces whose edges match; twice the grid, at most 12, unless given."""
     hints: float | None = None
-    """Weight of a loss that tells the encoder the slot of each piece, 1 unless given; 0 for none."""
+    """Weight of a loss by which the encoder learns the slot of each piece, 1 unless given; 0 for none."""
     augment: str | None = None
-    """What is done to the pictures: none, or some of crop, flip and light joined by +."""
+    """Changes to the pictures: none, or some of crop, flip and light joined by +."""
     width: int | None = None
     """Of the network."""
     depth: int | None = None
@@ -85,13 +85,13 @@ class Train(_Data):
     seed: int = 0
     """Decides the first weights and the training."""
     label: str | None = None
-    """What to call the run; the preset unless given."""
+    """The name of the run; the preset unless given."""
     nfe: tuple[int, ...] = (1,)
     """Network evaluations to score at; other than 1 needs --masks any."""
     unmask: Literal["confident", "random", "left-to-right", "right-to-left"] = "confident"
     """Which positions are revealed first when there are several evaluations."""
     watch_every: int = 1000
-    """Steps between two looks at held-out puzzles, for the curve in metrics.jsonl."""
+    """Steps between two evaluations on held-out puzzles, for the curve in metrics.jsonl."""
     split: Literal["test", "held_out"] = "test"
     """The pictures to score on: held_out, which are not trained on either, to choose by."""
     out: Path = Path("runs/jigsaw")
@@ -133,7 +133,7 @@ class Train(_Data):
 
 
 @dataclass(kw_only=True)
-class Eval(_Data):
+class JigsawEval(PictureOptions):
     """Score a trained model on test puzzles."""
 
     model: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
@@ -178,7 +178,7 @@ class Eval(_Data):
 
 
 @dataclass(kw_only=True)
-class Solve:
+class JigsawSolve:
     """Make a puzzle of a picture, solve it, and draw it: scrambled, solved, and as it was."""
 
     picture: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PICTURE")]
@@ -233,9 +233,9 @@ class Jigsaw:
 
     action: tyro.conf.OmitArgPrefixes[
         tyro.conf.OmitSubcommandPrefixes[
-            Annotated[Train, tyro.conf.subcommand("train", prefix_name=False)]
-            | Annotated[Eval, tyro.conf.subcommand("eval", prefix_name=False)]
-            | Annotated[Solve, tyro.conf.subcommand("solve", prefix_name=False)]
+            Annotated[JigsawTrain, tyro.conf.subcommand("train", prefix_name=False)]
+            | Annotated[JigsawEval, tyro.conf.subcommand("eval", prefix_name=False)]
+            | Annotated[JigsawSolve, tyro.conf.subcommand("solve", prefix_name=False)]
         ]
     ]
 

@@ -1,10 +1,13 @@
-"""The figure of the cyclic experiment."""
+"""The figures of the cyclic experiment: results against the NFE, and the curves of runs."""
 
 import os
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import CODE_STYLES, pyplot_module, read_results, save
+from factorank.figures.drawing import CODE_STYLES, means, pyplot_module, read_results, save
+
+FROM_THE_END = ("left-lehmer", "insertion")
+"""The codes whose last values say something by themselves; see :mod:`factorank.experiments.cyclic`."""
 
 
 def cyclic_figure(
@@ -12,17 +15,17 @@ def cyclic_figure(
 ) -> None:
     """Against the NFE: different samples, valid ones, cyclic ones, and the divergence from the uniform law.
 
-    Lines are masked models, white marks at the right autoregressive ones; means over the seeds. Positions are
-    revealed by ``unmask``, unless given each code's from the end that suits it.
+    Lines are masked models, white marks at the right autoregressive ones; means over the seeds. ``unmask`` is
+    the order of revealing; each code's own end unless given.
     """
-    from factorank.experiments.cyclic import own_way
-
     pyplot = pyplot_module()
     rows = [
-        row for row in read_results(results) if (own_way(row) if unmask is None else row["unmask"] == unmask)
+        row
+        for row in read_results(results)
+        if (from_own_end(row) if unmask is None else row["unmask"] == unmask)
     ]
     if not rows:
-        raise FactorankError(f"{results} holds no results of unmasking {unmask or 'each code its own way'}")
+        raise FactorankError(f"{results} holds no results of unmasking {unmask or 'each code from its end'}")
     n, expected = rows[0]["n"], 100 * rows[0]["unique_expected"]
     panels = {
         "unique": "unique (%)",
@@ -37,11 +40,11 @@ def cyclic_figure(
         for place, (code, (grey, mark, line)) in enumerate(CODE_STYLES.items()):
             for objective in ("masked", "autoregressive"):
                 chosen = [row for row in rows if (row["code"], row["objective"]) == (code, objective)]
-                points = _by_nfe(chosen, key, 1 if key == "kl" else 100)
+                points = means(chosen, "nfe", key, 1 if key == "kl" else 100)
                 if not points:
                     continue
                 masked = objective == "masked"
-                # Codes that agree would hide each other: each stands a little beside the NFE.
+                # Codes that agree would hide each other: each is drawn a little beside the NFE.
                 aside = 0.05 * (place - 2) if masked else 0.45 + 0.13 * place
                 axis.plot(
                     [nfe + aside for nfe, _ in points],
@@ -72,12 +75,22 @@ def cyclic_figure(
     save(figure, path)
 
 
-def curve_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """While laws are learnt: cyclic samples against those of them that were trained on, a panel an objective.
+def from_own_end(row: dict[str, Any]) -> bool:
+    """Whether a row of results reveals the positions of its code from the code's own end.
 
-    A law that is learnt rises at the left, at the share that was trained on; one that is learnt by heart
-    wanders to the right. The large mark is where held-out likelihood is best, or the end. Laws that were
-    learnt with several dropouts or weight decays have one more panel, where these are compared.
+    >>> from_own_end({"objective": "masked", "code": "insertion", "unmask": "right-to-left"})
+    True
+    """
+    backward = row["objective"] == "masked" and row["code"] in FROM_THE_END
+    return bool(row["unmask"] == ("right-to-left" if backward else "left-to-right"))
+
+
+def curve_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """During training: cyclic samples against the share of them that was trained on, a panel an objective.
+
+    A law that is learnt rises at the left, at the share that was trained on; a law that is memorised moves to
+    the right. The large mark is where held-out likelihood is best, or the end. One more panel compares laws
+    that were trained with several dropouts or weight decays.
     """
     pyplot = pyplot_module()
     rows = read_results(results)
@@ -96,13 +109,13 @@ def curve_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) 
     panels.append(
         ("regularised", {key: run for key, run in runs.items() if key[:2] in compared and not key[3]})
     )
-    panels = [(title, found) for title, found in panels if found]
+    panels = [(title, shown) for title, shown in panels if shown]
     figure, axes = pyplot.subplots(
         1, len(panels), figsize=(1 + 4.6 * len(panels), 4.6), layout="constrained", squeeze=False
     )
-    for axis, (title, found) in zip(axes[0], panels, strict=True):
+    for axis, (title, shown) in zip(axes[0], panels, strict=True):
         labels = set()
-        for (_, code, setting, _), run in found.items():
+        for (_, code, setting, _), run in shown.items():
             grey, mark, line = CODE_STYLES[code]
             label = f"{code}, {setting}" if title == "regularised" else code
             if title == "regularised":
@@ -132,12 +145,3 @@ def curve_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) 
 
 def _regularised(row: dict[str, Any]) -> str:
     return f"dropout {row['dropout']:g}, decay {row['weight_decay']:g}"
-
-
-def _by_nfe(rows: list[dict[str, Any]], key: str, scale: float) -> list[tuple[int, float]]:
-    """The mean of a value over the rows of each NFE, where it is known."""
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        if row[key] is not None:
-            found.setdefault(row["nfe"], []).append(scale * row[key])
-    return sorted((nfe, sum(values) / len(values)) for nfe, values in found.items())

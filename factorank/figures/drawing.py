@@ -13,6 +13,19 @@ def read_results(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return read_json_lines(path)
 
 
+def means(rows: list[dict[str, Any]], x: str, key: str, scale: float = 1.0) -> list[tuple[Any, float]]:
+    """The mean of ``key`` over the rows of each ``x`` that have it, sorted by ``x``.
+
+    >>> means([{"nfe": 2, "kl": 1.0}, {"nfe": 2, "kl": 2.0}, {"nfe": 1, "kl": None}], "nfe", "kl")
+    [(2, 1.5)]
+    """
+    values: dict[Any, list[float]] = {}
+    for row in rows:
+        if row.get(key) is not None:
+            values.setdefault(row[x], []).append(scale * row[key])
+    return sorted((at, sum(some) / len(some)) for at, some in values.items())
+
+
 def pyplot_module() -> Any:
     try:
         import matplotlib

@@ -1,10 +1,10 @@
-"""The figures of the jigsaw experiment: one solved puzzle, and how methods fare as puzzles grow."""
+"""The figures of the jigsaw experiment: one solved puzzle, and the methods against the grid."""
 
 import os
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import CODE_STYLES, pyplot_module, read_results, save
+from factorank.figures.drawing import CODE_STYLES, means, pyplot_module, read_results, save
 
 OURS = ("default", "codes", "paper")
 """The labels of our models that are drawn."""
@@ -59,9 +59,9 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
     """Against the grid: puzzles solved, pieces right (identical ones count as equal), puzzles a second; and
     all codes beside each other at one grid.
 
-    Means over the seeds, masked models at one evaluation. Of our models the lines are those of the code that
-    has the most seeds at a grid; the last panel is of the grid that has the most codes and objectives, of the
-    rows with the label "codes" if there are some.
+    Values are means over the seeds, of masked models at one evaluation. A line of our models takes at each
+    grid the code that has the most seeds. The last panel shows the grid that has the most codes and
+    objectives, of the rows with the label "codes" if there are some.
     """
     pyplot = pyplot_module()
     rows = [row for row in read_results(results) if row.get("split", "test") == "test"]
@@ -80,7 +80,7 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
     grids = sorted({row["grid"] for row in shown})
     for axis, (key, (title, scale)) in zip(axes, panels.items(), strict=False):
         for line in lines:
-            points = _means([row for row in shown if _line(row)[:2] == line], key, scale)
+            points = means([row for row in shown if _line(row)[:2] == line], "grid", key, scale)
             if points:
                 axis.plot(*zip(*points, strict=True), **_style(*line))
         axis.set(title=title, xlabel="pieces in a row", xticks=grids)
@@ -109,7 +109,8 @@ def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
     codes = [code for code in CODE_STYLES if any((r["code"], r["grid"]) == (code, grid) for r in ours)]
     marks = {compared: ("o", 7), "paper": ("D", 5)}
     drawn = [(label, objective) for label in marks for objective in ("masked", "autoregressive")]
-    drawn = [one for one in drawn if any(_line(r)[1::2] == one and r["grid"] == grid for r in ours)]
+    present = {_line(row)[1::2] for row in ours if row["grid"] == grid}
+    drawn = [pair for pair in drawn if pair in present]
     for place, (label, objective) in enumerate(drawn):
         mark, size = marks[label]
         for code in codes:
@@ -118,7 +119,7 @@ def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
                 continue
             keys = ("solved_identical", "solved_identical_low", "solved_identical_high")
             least = 50 / max(row.get("puzzles", 10_000) for row in here)  # half a puzzle: 0 has no logarithm
-            value, low, high = (max(100 - _means(here, key, 100)[0][1], least) for key in keys)
+            value, low, high = (max(100 - means(here, "grid", key, 100)[0][1], least) for key in keys)
             at = codes.index(code) + 0.2 * (place - (len(drawn) - 1) / 2)
             axis.vlines(at, low, high, color="0.6", linewidth=1)
             axis.plot(
@@ -144,21 +145,21 @@ def _line(row: dict[str, Any]) -> tuple[str, str | None, str | None, str | None]
 
 def _one_code_a_grid(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The baselines, and of our models at each grid those of the code and objective with the most seeds."""
-    found = [row for row in rows if row["method"] != "factorank"]
+    kept = [row for row in rows if row["method"] != "factorank"]
     ours = [row for row in rows if row["method"] == "factorank"]
     for label, grid in sorted({(row["label"], row["grid"]) for row in ours}):
         here = [row for row in ours if (row["label"], row["grid"]) == (label, grid)]
         kinds = [_line(row) for row in here]
         most = max(sorted(set(kinds), key=str, reverse=True), key=kinds.count)
-        found += [row for row in here if _line(row) == most]
-    return found
+        kept += [row for row in here if _line(row) == most]
+    return kept
 
 
 def _style(method: str, label: str | None) -> dict[str, Any]:
     if method != "factorank":
         name, mark = METHODS.get(method, (method, "x"))
         style = {"color": "0.45", "marker": mark, "linestyle": "--", "linewidth": 1.2, "label": name}
-        # Baselines that lie on one another are both seen.
+        # Baselines that lie on one another stay visible.
         return style | ({"markersize": 9, "markerfacecolor": "white"} if method == "gumbel-sinkhorn" else {})
     ours = label == "default"
     return {
@@ -168,12 +169,3 @@ def _style(method: str, label: str | None) -> dict[str, Any]:
         "linewidth": 1.6 if ours else 1.2,
         "label": "factorank, one evaluation" if ours else "factorank, the paper's network",
     }
-
-
-def _means(rows: list[dict[str, Any]], key: str, scale: float) -> list[tuple[int, float]]:
-    """The mean over the rows of each grid, where the value is known."""
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        if row.get(key) is not None:
-            found.setdefault(row["grid"], []).append(scale * row[key])
-    return sorted((grid, sum(values) / len(values)) for grid, values in found.items())

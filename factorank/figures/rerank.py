@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import pyplot_module, read_results, save
+from factorank.figures.drawing import means, pyplot_module, read_results, save
 
 OBJECTIVES = {"masked": ("o", 0), "autoregressive": ("s", 1)}
 """The marker of each objective, and which line style of a layout it takes."""
@@ -65,9 +65,9 @@ def rerank_figure(
             k = 10 if n > 10 else 5
             here = [row for row in rows if (row["data"], row["n"], row["k"]) == (data, n, k)]
             axis.set_visible(bool(here))
-            base = dict(_means([row for row in here if row["method"] == BASE], key))
+            base = dict(means([row for row in here if row["method"] == BASE], "r", key))
             for style, (label, grey, mark, dashes, width) in STYLES.items():
-                points = _means([row for row in here if _key(row) == style], key)
+                points = means([row for row in here if _key(row) == style], "r", key)
                 if above:
                     points = [(r, value - base[r]) for r, value in points if r in base]
                 if points and not (above and style in FAR_BELOW):
@@ -160,11 +160,3 @@ def _key(row: dict[str, Any]) -> Any:
     if row["method"] == "factorank":
         return row["method"], row["objective"], "ratings" if row.get("reads") == "ratings" else row["layout"]
     return row["method"]
-
-
-def _means(rows: list[dict[str, Any]], key: str) -> list[tuple[int, float]]:
-    """The mean over the seeds for each r."""
-    by_r: dict[int, list[float]] = {}
-    for row in rows:
-        by_r.setdefault(row["r"], []).append(row[key])
-    return sorted((r, sum(values) / len(values)) for r, values in by_r.items())

@@ -19,6 +19,7 @@ from factorank.commands.cyclic import cyclic_table
 from factorank.data.cyclic import all_cyclic, cyclic_split
 from factorank.experiments import cyclic
 from factorank.experiments.cyclic import Law, Preset
+from factorank.figures.cyclic import from_own_end
 
 TINY = Preset(
     n=5,
@@ -127,10 +128,11 @@ def test_from_their_own_ends_three_codes_have_one_law_to_learn(n):
     assert torch.equal(fr.is_cyclic(orders), fr.is_cyclic(renumbered))
     assert torch.equal(fr.code("insertion").encode(fr.inverse(orders)), torch.arange(n) - left)
     assert torch.equal(fr.is_cyclic(orders), fr.is_cyclic(fr.inverse(orders)))
-    assert {code for code, way in cyclic.REVEALED.items() if way == "right-to-left"} == {
-        "left-lehmer",
-        "insertion",
-    }
+    for code, unmask in cyclic.REVEALED.items():
+        assert (unmask == "right-to-left") == (code in ("left-lehmer", "insertion"))
+        for way in cyclic.UNMASK:
+            row = {"objective": "masked", "code": code, "unmask": way}
+            assert from_own_end(row) == (way == unmask)
 
 
 def test_only_autoregressive_models_hold_rows_out():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.commands.jigsaw import Train
+from factorank.commands.jigsaw import JigsawTrain
 from factorank.experiments import jigsaw
 from factorank.experiments.jigsaw import OPTIONS, Scoring, command_of
 from factorank.jigsaw import (
@@ -205,7 +205,7 @@ def test_settings_without_options_are_told_as_calls():
 
 
 def test_the_command_line_has_the_options_that_commands_name():
-    names = ({field.name for field in dataclasses.fields(kind)} for kind in (Train, JigsawSetting))
+    names = ({field.name for field in dataclasses.fields(kind)} for kind in (JigsawTrain, JigsawSetting))
     assert set(OPTIONS) == set.intersection(*names)
 
 
