@@ -7,6 +7,7 @@ import pytest
 
 from tests.source_tree import (
     cycles,
+    imported_names,
     imports,
     modules,
     part_of,
@@ -50,6 +51,12 @@ def test_a_cycle_is_printed_as_the_way_around_it() -> None:
         ["e", "e"],
         ["a", "b", "c", "a"],
     ]
+
+
+@pytest.mark.parametrize("module", sorted(name for name in modules() if part_of(name) == "figures"))
+def test_figures_name_neither_torch_nor_experiments(module: str) -> None:
+    names = {name for _, name in imported_names(module)}
+    assert not {name for name in names if name.split(".")[0] == "torch" or part_of(name) == "experiments"}
 
 
 def test_figures_run_without_torch_and_experiments() -> None:
