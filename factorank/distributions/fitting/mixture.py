@@ -75,6 +75,8 @@ def fit_mixture(
         mixture.report = report
         return mixture
     check_unused("a fit to complete orders", samples=samples)
+    if start is not None and len(start.components) != components:
+        raise FitError(f"start has {len(start.components)} components, but {components} are fitted")
     return _fit_rows(model, votes, others, settings, start)
 
 

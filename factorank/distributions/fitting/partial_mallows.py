@@ -29,8 +29,9 @@ def as_partial_orders(
     orders: Any, held_out: Any, unranked: Unranked | None, items: int | None
 ) -> tuple[Any, Any]:
     """Orders, and orders held out, as :class:`PartialOrders` if some leave items out; else as they are."""
+    if isinstance(orders, PartialOrders):
+        check_unused("a fit to PartialOrders", unranked=unranked, items=items)
     if not isinstance(orders, Tensor):
-        check_unused("a fit to partial orders", unranked=unranked, items=items)
         return orders, held_out
     if unranked is None:
         if items is not None:

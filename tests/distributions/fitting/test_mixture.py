@@ -296,3 +296,20 @@ def test_what_is_refused_of_partial_rankings():
         fr.Mixture.fit(fr.PartialOrders.from_orders(votes), components=2, family="plackett-luce")
     with pytest.raises(FactorankError, match="items= goes with unranked="):
         fr.Mixture.fit(votes, components=2, items=6)
+
+
+def test_a_start_is_where_em_begins():
+    votes = votes_of(truth("mallows"), 300)
+    fitted = fr.Mixture.fit(votes, components=2, generator=generator(0))
+    again = fr.Mixture.fit(votes, components=2, start=fitted)
+    assert again.report.log_likelihood >= fitted.report.log_likelihood - 1e-9
+    assert again.report.iterations <= 2
+    assert [law.central.tolist() for law in again.components] == [
+        law.central.tolist() for law in fitted.components
+    ]
+    with pytest.raises(FactorankError, match="start has 2 components, but 3 are fitted"):
+        fr.Mixture.fit(votes, components=3, start=fitted)
+    with pytest.raises(FactorankError, match="'start'"):
+        fr.Mixture.fit(fr.PartialOrders.from_orders(votes), components=2, start=fitted)
+    with pytest.raises(FactorankError, match="complete orders has no option 'samples'"):
+        fr.Mixture.fit(votes, components=2, samples=10)

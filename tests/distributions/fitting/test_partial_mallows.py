@@ -146,3 +146,14 @@ def test_what_is_refused():
         fr.Mallows.fit(fr.PartialOrders(torch.zeros(0, 3, 3, dtype=torch.bool)))
     with pytest.raises(FitError, match="complete if the others are"):
         fr.Mixture.fit(partial, components=1, held_out=torch.tensor([[0, 1, 2]]))
+
+
+def test_padded_orders_are_partial_orders():
+    votes = fr.Mallows(CENTRAL, 0.5).sample((100,), generator=generator(6))
+    tops = torch.where(torch.arange(6) < 3, votes, -1)
+    padded = fr.Mallows.fit(tops, unranked="below", generator=generator(0), held_out=0.2)
+    partial = fr.Mallows.fit(fr.PartialOrders.from_orders(tops), generator=generator(0), held_out=0.2)
+    assert padded.report == partial.report
+    assert padded.report.rankings == 80
+    with pytest.raises(FitError, match="PartialOrders has no option 'unranked'"):
+        fr.Mallows.fit(fr.PartialOrders.from_orders(tops), unranked="below")

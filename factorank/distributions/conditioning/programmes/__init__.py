@@ -1,0 +1,1 @@
+"""The dynamic programmes that condition factorized laws, one for each code."""
