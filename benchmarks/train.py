@@ -36,10 +36,8 @@ WORKLOADS = {
     "train cyclic": workloads.CYCLIC,
     "train jigsaw 4x4": workloads.JIGSAW,
     "train rerank n=50": workloads.RERANK,
-    "train laptop": workloads.LAPTOP,
 }
 COST = "cost train"
-FOR_CPUS, FOR_GPUS = {"train laptop"}, {"train cyclic", "train jigsaw 4x4", "train rerank n=50", COST}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     where = provenance(" ".join(["factorank bench train", *(argv or ())]))
     device = options.device
     rows: list[dict[str, Any]] = []
-    for name in chosen(options.only, device):
+    names = chosen(options.only, device)
+    if not names:
+        parser.error("these workloads are made for a GPU: name those to measure on a CPU by --only")
+    for name in names:
         if name == COST:
             rows += costs(options)
             continue
@@ -68,11 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def chosen(only: Sequence[str] | None, device: str) -> list[str]:
-    """The names to measure: those asked for, or those that suit the device."""
+    """The workloads to measure: those named by ``only``, else all of them on a GPU."""
     names = [*WORKLOADS, COST]
     if only:
         return [name for name in names if any(part in name for part in only)]
-    return [name for name in names if name in (FOR_GPUS if device == "cuda" else FOR_CPUS)]
+    return names if device == "cuda" else []
 
 
 def measure(name: str, work: Workload, options: argparse.Namespace) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class EdgeAttention(nn.Module):
             tokens,
             weights,
             best_fit,
-            list(self.rounds.parameters()),
+            self.rounds.parameters,
             message=self.value,
             plain=self._one_by_one,
         )

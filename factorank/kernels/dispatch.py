@@ -36,6 +36,7 @@ from factorank.kernels.attention import attend_packed
 from factorank.kernels.cache import BlockCache, Cache
 
 Path = Literal["attention", "blocks", "cache", "edges", "update", "recording", "codes"]
+Parameters = Callable[[], Iterable[Tensor]]
 NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges")
 """The paths inside of a model's forward pass."""
 TRITON = torch.version.cuda is not None and importlib.util.find_spec("triton") is not None
@@ -161,7 +162,7 @@ def attention(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) 
 
 def blocks(
     x: Tensor,
-    parameters: Sequence[Tensor],
+    parameters: Parameters,
     mask: Tensor | None,
     *,
     heads: int,
@@ -171,19 +172,20 @@ def blocks(
 ) -> Tensor:
     """A stack of transformer blocks on ``(rows, tokens, width)``; ``plain(x, mask, causal)`` is its twin.
 
-    ``parameters`` are those of all blocks, in the order of :class:`factorank.models.transformer.Block`.
+    ``parameters()`` are those of all blocks, in the order of :class:`factorank.models.transformer.Block`.
     """
-    if runs_fast("blocks", block_facts(x, parameters, heads, mask)):
-        from factorank.kernels.gpu import blocks as fused
+    weights = _weights("blocks", block_facts(x, heads, mask), parameters)
+    if weights is None:
+        return plain(x, mask, causal)
+    from factorank.kernels.gpu import blocks as fused
 
-        present = None if mask is None else mask[:, 0, 0].contiguous()
-        return fused.apply(x, parameters, present, heads=heads, causal=causal, dropout=dropout)
-    return plain(x, mask, causal)
+    present = None if mask is None else mask[:, 0, 0].contiguous()
+    return fused.apply(x, weights, present, heads=heads, causal=causal, dropout=dropout)
 
 
 def cache(
     like: Tensor,
-    parameters: Sequence[Tensor],
+    parameters: Parameters,
     blocks: Iterable[Callable[..., Tensor]],
     *,
     heads: int,
@@ -194,43 +196,44 @@ def cache(
 
     ``single``: the tokens come one at a time.
     """
-    facts = block_facts(like, parameters, heads)
-    if runs_fast("cache", facts._replace(single=single, grad=torch.is_grad_enabled())):
-        from factorank.kernels.gpu.cache import FusedCache
+    facts = block_facts(like, heads)._replace(single=single, grad=torch.is_grad_enabled())
+    weights = _weights("cache", facts, parameters)
+    if weights is None:
+        return BlockCache(blocks, capacity)
+    from factorank.kernels.gpu.cache import FusedCache
 
-        return FusedCache(parameters, heads, capacity)
-    return BlockCache(blocks, capacity)
+    return FusedCache(weights, heads, capacity)
 
 
 def edge_rounds(
     tokens: Tensor,
     weights: Tensor,
     best_fit: Tensor,
-    parameters: Sequence[Tensor],
+    parameters: Parameters,
     *,
     message: int,
     plain: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Tensor:
     """Rounds of edge attention on ``(*batch, n, width)``; ``plain(tokens, weights, best_fit)`` is their twin.
 
-    ``parameters`` are those of all rounds, in the order of :class:`factorank.jigsaw.edges.EdgeRound`.
+    ``parameters()`` are those of all rounds, in the order of :class:`factorank.jigsaw.edges.EdgeRound`.
     """
     n, width = tokens.shape[-2:]
     facts = Facts(
         cuda=tokens.is_cuda,
         triton=TRITON,
         generations=_generations(tokens),
-        weights=_common_dtype(parameters),
         autocast=_autocast(),
         tokens=n,
         width=width,
         message=message,
     )
-    if runs_fast("edges", facts):
-        from factorank.kernels.gpu import edges
+    matrices = _weights("edges", facts, parameters)
+    if matrices is None:
+        return plain(tokens, weights, best_fit)
+    from factorank.kernels.gpu import edges
 
-        return edges.apply(tokens, weights, best_fit, parameters)
-    return plain(tokens, weights, best_fit)
+    return edges.apply(tokens, weights, best_fit, matrices)
 
 
 def fuses_update(weights: Sequence[Tensor], *, captured: bool, alone: bool) -> bool:
@@ -250,14 +253,13 @@ def records(device: torch.device, tokens: int) -> bool:
     return runs_fast("recording", Facts(cuda, tokens=tokens, capturing=capturing))
 
 
-def block_facts(x: Tensor, parameters: Sequence[Tensor], heads: int, mask: Tensor | None = None) -> Facts:
-    """What the table wants to know of a stack of blocks."""
+def block_facts(x: Tensor, heads: int, mask: Tensor | None = None) -> Facts:
+    """What the table depends on for a stack of blocks, but for their weights."""
     rows, tokens, width = x.shape
     return Facts(
         cuda=x.is_cuda,
         triton=TRITON,
         dtype=x.dtype,
-        weights=_common_dtype(parameters),
         autocast=_autocast(),
         rows=rows,
         tokens=tokens,
@@ -266,6 +268,17 @@ def block_facts(x: Tensor, parameters: Sequence[Tensor], heads: int, mask: Tenso
         keys_only=_over_keys(mask, rows),
         compiling=torch.compiler.is_compiling(),
     )
+
+
+def _weights(path: Path, facts: Facts, parameters: Parameters) -> list[Tensor] | None:
+    """The parameters of the fast path, or None where it does not run.
+
+    They are listed last, since that takes longer than the rest.
+    """
+    if not runs_fast(path, facts):
+        return None
+    weights = list(parameters())
+    return weights if runs_fast(path, facts._replace(weights=_common_dtype(weights))) else None
 
 
 def _over_keys(mask: Tensor | None, rows: int) -> bool:

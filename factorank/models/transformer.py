@@ -71,7 +71,7 @@ class Transformer(nn.Module):
         """``positions (rows, some)`` are the tokens to return, all if None."""
         x = dispatch.blocks(
             x,
-            self.weights(),
+            self.weights,
             mask,
             heads=self.heads,
             causal=causal,
@@ -93,7 +93,7 @@ class Transformer(nn.Module):
     def cache(self, capacity: int, like: Tensor, *, single: bool) -> Cache:
         """An empty cache for tokens like these ``(rows, 1, width)``; ``single``: they come one at a time."""
         return dispatch.cache(
-            like, self.weights(), self.blocks, heads=self.heads, capacity=capacity, single=single
+            like, self.weights, self.blocks, heads=self.heads, capacity=capacity, single=single
         )
 
 

@@ -110,19 +110,35 @@ def test_recording_asks_whether_the_stream_is_being_captured(monkeypatch):
     assert not dispatch.records(gpu, 1000)
 
 
-def test_the_facts_of_tensors():
-    """What the functions tell the table, seen through tensors that claim to lie on a GPU."""
+def test_the_facts_of_a_stack():
+    """Seen through tensors that claim to lie on a GPU."""
     with torch._subclasses.FakeTensorMode():
         x = torch.empty((7, 10, 128), device="cuda")
-        weights = [torch.empty(4, device="cuda"), torch.empty(4, device="cuda", dtype=BF16)]
         mask = torch.ones((7, 1, 1, 10), dtype=torch.bool, device="cuda")
-        facts = dispatch.block_facts(x, weights[:1], 8, mask)
-        assert facts == Facts(cuda=True, triton=dispatch.TRITON, rows=7, tokens=10, width=128, head=16)
-        assert not dispatch.block_facts(x, weights, 8, mask.expand(-1, -1, 10, -1)).keys_only
-        assert not dispatch.block_facts(x, weights, 8, torch.ones((10, 10), device="cuda")).keys_only
-        assert dispatch.block_facts(x, weights, 8).weights is None
-        assert dispatch.block_facts(x, weights[1:], 8).weights == BF16
-        assert dispatch.block_facts(x, weights[1:], 8).autocast is None
+        expected = Facts(cuda=True, triton=dispatch.TRITON, rows=7, tokens=10, width=128, head=16)
+        assert dispatch.block_facts(x, 8, mask) == dispatch.block_facts(x, 8) == expected
+        assert not dispatch.block_facts(x, 8, mask.expand(-1, -1, 10, -1)).keys_only
+        assert not dispatch.block_facts(x, 8, torch.ones((10, 10), device="cuda")).keys_only
+        assert dispatch.block_facts(x.bfloat16(), 8).dtype == BF16
+
+
+def test_weights_are_looked_at_last(monkeypatch):
+    """They must all be in float32, and are not even listed where the rest does not fit."""
+    x, plain, listed = torch.zeros(2, 3, 64), (lambda x, mask, causal: x + 1), []
+
+    def stack(*weights):
+        def parameters():
+            listed.append(len(weights))
+            return weights
+
+        return dispatch.blocks(x, parameters, None, heads=2, causal=False, dropout=0.0, plain=plain)
+
+    assert torch.equal(stack(torch.zeros(2)), x + 1)
+    assert not listed
+    monkeypatch.setitem(dispatch.CONDITIONS, "blocks", lambda facts: facts.weights == F32)
+    assert torch.equal(stack(torch.zeros(2), torch.zeros(2, dtype=BF16)), x + 1)
+    assert torch.equal(stack(), x + 1)
+    assert listed == [2, 0]
 
 
 def test_plain_nests_and_ends():
@@ -172,5 +188,5 @@ def test_on_the_cpu_the_twins_run_compiled_or_not():
     compiled = torch.compile(dispatch.attention, fullgraph=True, backend="eager")
     for attend in (dispatch.attention, compiled):
         torch.testing.assert_close(attend(qkv), expected)
-    cache = dispatch.cache(torch.zeros(2, 1, 64), [], [], heads=4, capacity=3, single=True)
+    cache = dispatch.cache(torch.zeros(2, 1, 64), list, [], heads=4, capacity=3, single=True)
     assert isinstance(cache, BlockCache)
