@@ -1,4 +1,4 @@
-"""Which piece fits beside which: attention between jigsaw pieces by how well their edges match."""
+"""Attention between jigsaw pieces by how well their edges match."""
 
 import torch
 import torch.nn.functional as F
@@ -7,30 +7,30 @@ from torch import Tensor, nn
 from factorank.kernels import dispatch
 
 SHARPNESS = (1.0, 3.0)
-"""The exponents that learning begins with."""
+"""The exponents β at the start of training."""
 HALF_LEVEL = (0.5 / 64) ** 2
-"""Mismatch below which pixels in bytes cannot tell edges apart: half a grey level, squared."""
+"""The ε below which a mismatch of bytes means nothing: half a grey level, squared."""
 DEPTH = 2
-"""How many rows of pixels at an edge are looked at."""
+"""How many rows of pixels at an edge are compared."""
 
 
 class EdgeAttention(nn.Module):
-    r"""Tells each piece about the pieces that fit beside it: right, left, below and above.
+    r"""Attention from each piece to the pieces that fit beside it: right, left, below and above.
 
-    The pixels just across an edge are guessed from the two rows of pixels before it, from both sides. The
-    mismatch :math:`D_{ij}` of piece i and a piece j beside it is the mean square of the difference of the two
-    guesses, under a linear map that is learnt, and piece i listens to piece j with weight
+    The pixels just across an edge are extrapolated from the two rows of pixels before it, from both sides.
+    The mismatch :math:`D_{ij}` of piece i and a piece j beside it is the mean square of the difference of the
+    two extrapolations, under a learnt linear map. Piece i attends to piece j with weight
 
     .. math:: w_{ij} \propto \frac{(D_{ij} + \epsilon)^{-\beta}}{\sum_k (D_{kj} + \epsilon)^{-\beta}}.
 
-    Powers of the mismatch do not depend on the contrast of a picture, so that a faint sky is matched as
-    sharply as a wall; the sum lets a piece that fits everywhere count for less. β is learnt, two of them for
-    each direction. How well the best piece fits is told too: beside a piece at the border none does. After
-    k ``rounds`` a piece has heard of those k steps away, and so where in the picture it lies.
+    Powers of the mismatch do not depend on the contrast of a picture, so a faint sky is matched as sharply as
+    a wall. The sum gives less weight to a piece that fits everywhere. Each direction has two learnt β. A
+    token also gets the fit of its best neighbour, which is low for a piece at the border. After k ``rounds``
+    a token depends on the pieces k steps away, and so on its place in the picture.
 
-    A dot product of normed tokens, which is what a transformer attends with, finds such small differences
-    late. Compatibilities of this kind are what classical solvers are built on: Gallagher, "Jigsaw puzzles
-    with pieces of unknown orientation", 2012.
+    The dot product of normed tokens, by which a transformer attends, learns such small differences late.
+    Classical solvers are built on compatibilities of this kind: Gallagher, "Jigsaw puzzles with pieces of
+    unknown orientation", 2012.
     """
 
     def __init__(self, piece: int, channels: int, width: int, value: int = 16, rounds: int = 1) -> None:
@@ -62,8 +62,8 @@ class EdgeAttention(nn.Module):
         )
 
     def _one_by_one(self, tokens: Tensor, weights: Tensor, best_fit: Tensor) -> Tensor:
-        for listen in self.rounds:
-            tokens = listen(tokens, weights, best_fit)
+        for edge_round in self.rounds:
+            tokens = edge_round(tokens, weights, best_fit)
         return tokens
 
     def fits(self, pixels: Tensor) -> Tensor:
@@ -80,19 +80,19 @@ class EdgeAttention(nn.Module):
         last = pixels.flip(-3)[..., : self.depth, :, :].flatten(-2)
         first = pixels[..., : self.depth, :, :].flatten(-2)
         guess, metric = self.guess.float()[axis], self.metric.float()[axis]
-        one = (guess[0][:, None] * last).sum(-2) @ metric
-        other = (guess[1][:, None] * first).sum(-2) @ metric
-        middle = one.mean(-2, keepdim=True)  # takes nothing from the difference, and digits from the squares
-        one, other = one - middle, other - middle
-        square = one.square().mean(-1)[..., :, None] + other.square().mean(-1)[..., None, :]
-        mismatch = square - 2 / one.shape[-1] * (one @ other.transpose(-1, -2))
+        after = (guess[0][:, None] * last).sum(-2) @ metric
+        before = (guess[1][:, None] * first).sum(-2) @ metric
+        middle = after.mean(-2, keepdim=True)  # keeps the difference, and the squares small
+        after, before = after - middle, before - middle
+        square = after.square().mean(-1)[..., :, None] + before.square().mean(-1)[..., None, :]
+        mismatch = square - 2 / after.shape[-1] * (after @ before.transpose(-1, -2))
         itself = torch.eye(pixels.shape[-4], device=pixels.device, dtype=torch.bool)
         fit = -(mismatch.clamp(min=0) + HALF_LEVEL).log()
         return fit.masked_fill(itself, -20.0)
 
 
 class EdgeRound(nn.Module):
-    """One round of listening: a token takes in what the pieces beside it say, and how well they fit."""
+    """One round: a token is updated from the values of the pieces beside it, and from how well they fit."""
 
     def __init__(self, width: int, value: int) -> None:
         super().__init__()
@@ -111,5 +111,5 @@ class EdgeRound(nn.Module):
         normed = self.norm(tokens)
         values = self.values(normed).unflatten(-1, (4, 1, self.value)).movedim(-4, -2)
         mixed = weights @ values  # (*batch, directions, exponents, n, value)
-        heard = mixed.movedim(-2, -4).flatten(-3)
-        return tokens + self.down(F.gelu(self.up(torch.cat([normed, heard, best_fit], -1))))
+        messages = mixed.movedim(-2, -4).flatten(-3)
+        return tokens + self.down(F.gelu(self.up(torch.cat([normed, messages, best_fit], -1))))

@@ -42,8 +42,8 @@ def test_spellings_of_other_letters_are_refused():
 
 def test_held_out_sets_do_not_depend_on_the_list():
     sets = list(anagram_sets(read_words()))
-    seen, held_out = split_sets(sets, 0.05)
-    assert sorted(seen + held_out) == sorted(sets)
+    learnt, held_out = split_sets(sets, 0.05)
+    assert sorted(learnt + held_out) == sorted(sets)
     assert 0.04 < len(held_out) / len(sets) < 0.06
     assert split_sets(sets[::3], 0.05)[1] == [letters for letters in sets[::3] if letters in set(held_out)]
-    assert "eforst" in seen
+    assert "eforst" in learnt

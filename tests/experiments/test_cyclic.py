@@ -54,12 +54,12 @@ def test_all_cyclic_permutations_are_listed_once(n):
 
 
 def test_the_split_is_a_share_and_the_rest():
-    seen, rest = cyclic_split(6, 0.2, seed=3)
-    assert len(seen) == 24
-    both = {tuple(row) for row in torch.cat([seen, rest]).tolist()}
+    train, rest = cyclic_split(6, 0.2, seed=3)
+    assert len(train) == 24
+    both = {tuple(row) for row in torch.cat([train, rest]).tolist()}
     assert both == {tuple(row) for row in all_cyclic(6).tolist()}
-    assert torch.equal(seen, cyclic_split(6, 0.2, seed=3)[0])
-    assert not torch.equal(seen, cyclic_split(6, 0.2, seed=4)[0])
+    assert torch.equal(train, cyclic_split(6, 0.2, seed=3)[0])
+    assert not torch.equal(train, cyclic_split(6, 0.2, seed=4)[0])
 
 
 def test_every_row_against_brute_force(monkeypatch):
@@ -75,7 +75,7 @@ def test_every_row_against_brute_force(monkeypatch):
     assert [(row["unmask"], row["nfe"]) for row in rows] == [
         (way, nfe) for way in ("random", "left-to-right", "right-to-left") for nfe in (1, 3, 5)
     ]
-    seen = {tuple(order) for order in cyclic_split(5, TINY.share, 1)[0].tolist()}
+    train = {tuple(order) for order in cyclic_split(5, TINY.share, 1)[0].tolist()}
     for row, samples in zip(rows, drawn, strict=True):
         orders = [tuple(order) for order in samples.tolist()]
         valid = [order for order in orders if sorted(order) == [0, 1, 2, 3, 4]]
@@ -85,7 +85,7 @@ def test_every_row_against_brute_force(monkeypatch):
         assert row["unique_valid"] == len(set(valid)) / 400
         assert row["unique_cyclic"] == len(set(one_cycle)) / 400
         assert row["cyclic"] == pytest.approx(len(one_cycle) / 400)
-        assert row["in_train"] == pytest.approx(sum(order in seen for order in one_cycle) / len(one_cycle))
+        assert row["in_train"] == pytest.approx(sum(order in train for order in one_cycle) / len(one_cycle))
         assert row["unique_expected"] == pytest.approx(24 * (1 - (23 / 24) ** 400) / 400)
 
 

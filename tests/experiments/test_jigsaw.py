@@ -101,13 +101,9 @@ def test_a_run_goes_on_where_it_was_stopped_and_is_not_done_twice(tmp_path, monk
     assert stopped == []
     assert (tmp_path / "stopped" / chosen[0].name / "checkpoints").is_dir()
     resumed = jigsaw.run(chosen, tmp_path / "stopped", call_seconds=600, **options)
-    for one, other in zip(quiet, resumed, strict=True):
-        assert one["pieces"] == other["pieces"]
-        weights = [
-            tmp_path / way / one_name / "model.safetensors"
-            for way in ("quiet", "stopped")
-            for one_name in [one_of(one)]
-        ]
+    for row, other in zip(quiet, resumed, strict=True):
+        assert row["pieces"] == other["pieces"]
+        weights = [tmp_path / way / folder_of(row) / "model.safetensors" for way in ("quiet", "stopped")]
         assert weights[0].read_bytes() == weights[1].read_bytes()
 
     def never(*arguments, **options):
@@ -126,7 +122,7 @@ def test_a_run_goes_on_where_it_was_stopped_and_is_not_done_twice(tmp_path, monk
         jigsaw.run(chosen, tmp_path / "quiet", **(options | {"scoring": Scoring()}))
 
 
-def one_of(row):
+def folder_of(row):
     return f"{row['label']}-{row['grid']}x{row['grid']}-{row['code']}-{row['objective']}-{row['seed']}"
 
 
@@ -160,11 +156,11 @@ def test_a_folder_of_another_setting_is_refused(tmp_path):
 def test_the_optimizers(tmp_path):
     """Rows, commands and the files of a run say which it was."""
     how = {"scoring": Scoring(most=9), "pictures": PICTURES, "device": "cpu", "watch_every": None}
-    for name, lr, told in (("muon", 5e-3, ""), ("adamw", 2e-3, ", optimizer='adamw'")):
+    for name, lr, option in (("muon", 5e-3, ""), ("adamw", 2e-3, ", optimizer='adamw'")):
         chosen = setting(**(TINY | {"steps": 2, "optimizer": name, "label": name}))
         (row,) = jigsaw.run([chosen], tmp_path, **how)
         assert (row["optimizer"], row["lr"]) == (name, lr)
-        assert f", batch_size=32{told}, warmup=5," in row["command"]
+        assert f", batch_size=32{option}, warmup=5," in row["command"]
         place = tmp_path / chosen.name
         assert json.loads((place / "training.json").read_text()).get("optimizer", "adamw") == name
         assert setting_of(new_model(chosen, 16), place) == chosen.filled()
@@ -186,22 +182,22 @@ def test_the_command_of_a_setting():
     riffle = setting("riffle-diffusion", label="riffle-slow", lr=1e-4)
     expected = "factorank jigsaw train --preset riffle-diffusion --label riffle-slow --lr 0.0001"
     assert command_of(riffle) == expected
-    asked = command_of(setting(), Scoring(nfes=(1, 4), most=100))
-    assert asked == "factorank jigsaw train --nfe 1 4 --most 100"
+    command = command_of(setting(), Scoring(nfes=(1, 4), most=100))
+    assert command == "factorank jigsaw train --nfe 1 4 --most 100"
     assert command_of(setting(), Scoring(tries=2)).endswith(
         "run([setting('default')], out, Scoring(tries=2))"
     )
 
 
-def test_settings_without_options_are_told_as_calls():
+def test_settings_without_options_are_written_as_calls():
     for chosen in (
         setting(ties=False, label="no-ties"),
         setting("riffle-diffusion", model_options={"layout": "pieces"}),
     ):
         command = command_of(chosen)
         assert command.startswith("factorank.experiments.jigsaw.run([setting(")
-        told = command.removeprefix("factorank.experiments.jigsaw.run([").removesuffix("], out)")
-        assert eval(told, {"setting": setting}) == chosen
+        call = command.removeprefix("factorank.experiments.jigsaw.run([").removesuffix("], out)")
+        assert eval(call, {"setting": setting}) == chosen
 
 
 def test_the_command_line_has_the_options_that_commands_name():

@@ -36,9 +36,9 @@ def test_batches_spell_their_words_in_every_order_alike():
     assert (is_noon | (spelt == words[1]).all(-1)).all()
     assert is_noon.float().mean().item() == pytest.approx(0.5, abs=0.03)
     # Four orders spell noon from the letters n, o, o, n as they stand, each a quarter of the time.
-    given = is_noon & (letters == words[0]).all(-1)
-    found, counts = orders[given].unique(dim=0, return_counts=True)
-    assert found[:, :4].tolist() == sorted(spellings("noon", "noon"))
+    listed = is_noon & (letters == words[0]).all(-1)
+    unique, counts = orders[listed].unique(dim=0, return_counts=True)
+    assert unique[:, :4].tolist() == sorted(spellings("noon", "noon"))
     assert (counts / counts.sum() - 0.25).abs().max() < 0.08
     assert is_permutation(orders[is_noon][:, :4]).all()
 

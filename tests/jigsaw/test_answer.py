@@ -26,7 +26,7 @@ def test_panels_are_cut_from_the_picture_itself(direction, objective, tmp_path):
     Image.fromarray(pixels).save(tmp_path / "a.png")
     torch.manual_seed(0)
     model = new_model(setting(**(SMALL | {"direction": direction, "objective": objective}))).eval()
-    seen = set()
+    counts = set()
     for seed in range(12):
         answer = solve(tmp_path / "a.png", model=model, seed=seed)
         assert np.array_equal(answer.truth, pixels[:, 20:110])
@@ -40,10 +40,10 @@ def test_panels_are_cut_from_the_picture_itself(direction, objective, tmp_path):
         wrong = [slot for slot in range(4) if not torch.equal(parts[1][slot], parts[2][slot])]
         assert answer.wrong == wrong
         assert 0 < answer.probability <= 1
-        seen.add(len(wrong))
+        counts.add(len(wrong))
         again = solve(tmp_path / "a.png", model=model, seed=seed)
         assert np.array_equal(again.picture, answer.picture)
-    assert len(seen) > 1
+    assert len(counts) > 1
 
 
 def test_the_solution_is_that_of_the_model(weights, tmp_path):

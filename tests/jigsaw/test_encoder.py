@@ -57,13 +57,13 @@ def test_contrast_shows_faint_pieces_as_strongly_as_others():
     """The added features of a piece whose grey levels are eight times fainter are nearly the same."""
     encoder = PieceEncoder(1, 5, 8, features=("contrast",))
     strong = torch.randint(0, 17, (1, 5, 5, 3), generator=torch.Generator().manual_seed(0)) * 8
-    seen = []
-    encoder.up.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0][..., 75:]))
+    added = []
+    encoder.up.register_forward_pre_hook(lambda module, inputs: added.append(inputs[0][..., 75:]))
     for levels in (strong + 60, strong // 8 + 200):
         encoder(levels.to(torch.uint8))
-    torch.testing.assert_close(seen[0], seen[1], rtol=0.05, atol=0.05)
+    torch.testing.assert_close(added[0], added[1], rtol=0.05, atol=0.05)
     encoder(torch.full((1, 5, 5, 3), 99, dtype=torch.uint8))
-    assert (seen[2] == 0).all()
+    assert (added[2] == 0).all()
 
 
 @pytest.mark.parametrize("name", ENCODERS)

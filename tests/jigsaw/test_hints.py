@@ -57,8 +57,8 @@ def test_a_hinted_model_comes_back_as_a_plain_one(pictures, tmp_path):
     assert type(loaded) is fr.PermutationModel
     pieces = scrambled(pictures, 3)[1]
     assert torch.equal(loaded.distribution(pieces).mode, model.distribution(pieces).mode)
-    told = setting_of(loaded)
-    assert (told.hints, told.rounds, told.encoder) == (1.0, 2, "mlp+neighbours")
+    chosen = setting_of(loaded)
+    assert (chosen.hints, chosen.rounds, chosen.encoder) == (1.0, 2, "mlp+neighbours")
 
 
 def test_without_hints_there_is_no_guess(pictures):

@@ -65,14 +65,14 @@ def test_fixed_puzzles_depend_on_the_seed_alone(pictures):
 
 def variants(pictures, augment):
     """Every picture that the augmentation can make, by numpy."""
-    made = []
+    listed = []
     moves = range(-4, 5) if "crop" in augment else [0]
     for picture in pictures.numpy():
         padded = np.pad(picture, ((4, 4), (4, 4), (0, 0)), mode="reflect")
         for down, across in itertools.product(moves, repeat=2):
             cropped = padded[4 + down : 17 + down, 4 + across : 17 + across]
-            made += [cropped] + ([cropped[:, ::-1]] if "flip" in augment else [])
-    return made
+            listed += [cropped] + ([cropped[:, ::-1]] if "flip" in augment else [])
+    return listed
 
 
 @pytest.mark.parametrize("augment", ["none", "flip", "crop", "crop+flip"])
@@ -120,11 +120,11 @@ def test_different_pieces_are_not_taken_for_identical(pictures):
         pieces[1][change] = 98
         assert settle_ties(torch.tensor([1, 0]), pieces).tolist() == [1, 0]
     options = {"augment": "crop+flip"}
-    one, two = (
+    first, second = (
         Puzzles(pictures, 3, ties=ties, **options)(200, torch.Generator().manual_seed(0))
         for ties in (True, False)
     )
-    assert torch.equal(one[0], two[0])
+    assert torch.equal(first[0], second[0])
 
 
 def test_light_changes_all_pieces_alike_and_stays_within_bytes(pictures):
@@ -141,9 +141,9 @@ def test_light_changes_all_pieces_alike_and_stays_within_bytes(pictures):
 def test_random_numbers_come_from_the_generator_alone(pictures):
     state = torch.get_rng_state()
     maker = Puzzles(pictures, 3, augment="crop+flip+light")
-    one, two = (maker(8, torch.Generator().manual_seed(3)) for _ in range(2))
-    assert torch.equal(one[0], two[0])
-    assert torch.equal(one[1], two[1])
+    first, second = (maker(8, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(first[1], second[1])
     assert torch.equal(state, torch.get_rng_state())
     assert maker.capturable
 

@@ -16,18 +16,20 @@ def test_scores_against_brute_force(direction):
     generator = torch.Generator().manual_seed(0)
     pieces = torch.randint(2, (300, 4, 1, 1, 1), generator=generator)
     order = fr.random_permutations(4, (300,), generator=generator)
-    found = order.clone()
+    solution = order.clone()
     change = torch.randint(4, (300, 2), generator=generator)
     rows = torch.arange(300)
-    found[rows, change[:, 0]] = order[rows, change[:, 1]]
-    found[::2, :] = fr.random_permutations(4, (150,), generator=generator)
+    solution[rows, change[:, 0]] = order[rows, change[:, 1]]
+    solution[::2, :] = fr.random_permutations(4, (150,), generator=generator)
     scores = Scores()
     for part in (slice(0, 77), slice(77, 300)):
-        scores.add(order[part], found[part], pieces[part], direction)
+        scores.add(order[part], solution[part], pieces[part], direction)
     summary = scores.summary()
 
     solved = identical = right = alike = 0
-    for truth, guess, shown in zip(order.tolist(), found.tolist(), pieces.flatten(1).tolist(), strict=True):
+    for truth, guess, shown in zip(
+        order.tolist(), solution.tolist(), pieces.flatten(1).tolist(), strict=True
+    ):
         right += sum(a == b for a, b in zip(truth, guess, strict=True))
         solved += truth == guess
         picture = [0] * 4  # what the true picture shows in each slot
@@ -52,12 +54,12 @@ def test_scores_against_brute_force(direction):
 def test_both_directions_have_the_same_scores():
     order, pieces = scrambled(fields(50, 4), 2)
     pieces[:, 1] = pieces[:, 0]
-    found = fr.random_permutations(4, (50,), generator=torch.Generator().manual_seed(3))
-    one, other = Scores(), Scores()
-    one.add(order, found, pieces, "slot-of-piece")
-    other.add(fr.inverse(order), fr.inverse(found), pieces, "piece-of-slot")
-    assert one.summary() == pytest.approx(other.summary())
-    assert one.pieces_identical > one.pieces
+    solution = fr.random_permutations(4, (50,), generator=torch.Generator().manual_seed(3))
+    forward, backward = Scores(), Scores()
+    forward.add(order, solution, pieces, "slot-of-piece")
+    backward.add(fr.inverse(order), fr.inverse(solution), pieces, "piece-of-slot")
+    assert forward.summary() == pytest.approx(backward.summary())
+    assert forward.pieces_identical > forward.pieces
 
 
 def test_identical_means_every_pixel():

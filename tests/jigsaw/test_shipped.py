@@ -46,8 +46,8 @@ def test_weights_are_saved_in_half_the_size_and_read_back(tmp_path):
 
 def test_the_models_that_come_with_the_package_say_how_they_were_trained():
     for grid, folder in shipped_models().items():
-        told, chosen = json.loads((folder / "training.json").read_text()), setting_of(load(grid), folder)
+        training, chosen = json.loads((folder / "training.json").read_text()), setting_of(load(grid), folder)
         assert chosen.label == "shipped"
-        assert (chosen.grid, chosen.seed, chosen.steps) == (grid, told["seed"], told["steps"])
-        assert f"--optimizer {chosen.optimizer} --lr {chosen.lr}" in told["command"]
+        assert (chosen.grid, chosen.seed, chosen.steps) == (grid, training["seed"], training["steps"])
+        assert f"--optimizer {chosen.optimizer} --lr {chosen.lr}" in training["command"]
         assert new_model(chosen).config() == load(grid).config()

@@ -33,17 +33,19 @@ def test_the_likeliest_of_several_tries(direction):
         mixed = fr.random_permutations(4, (25,), generator=chooser)
         for row, some in enumerate(mixed):
             there = model.distribution(pieces[row][some], nfe=1)
-            found = there.mode
-            if there.log_prob(found) > likelihood[row]:
-                likelihood[row] = there.log_prob(found)
-                slots = found if direction == "slot-of-piece" else fr.inverse(found)
+            order = there.mode
+            if there.log_prob(order) > likelihood[row]:
+                likelihood[row] = there.log_prob(order)
+                slots = order if direction == "slot-of-piece" else fr.inverse(order)
                 mine = slots[fr.inverse(some)]  # of each piece in the order that we were given
                 best[row] = mine if direction == "slot-of-piece" else fr.inverse(mine)
         if number == 1:
             assert torch.equal(tried[1], best)
     assert torch.equal(tried[0], law.mode)
     assert torch.equal(tried[2], best)
-    assert len({tuple(one.flatten().tolist()) for one in tried}) == 3  # more tries find something likelier
+    assert (
+        len({tuple(orders.flatten().tolist()) for orders in tried}) == 3
+    )  # more tries find something likelier
     with pytest.raises(fr.FactorankError, match="tried at least once, not 0 times"):
         Search(tries=0)
 
@@ -55,12 +57,12 @@ def test_an_inline_model_can_be_made_to_give_permutations():
         model.network.head.weight.mul_(20)
     pieces = scrambled(PICTURES.test, 2)[1]
     assert not fr.is_permutation(solve_puzzles(model, pieces, Search(assign=False))).all()
-    found = solve_puzzles(model, pieces)
-    assert torch.equal(found, solve_puzzles(model, pieces, Search(assign=True)))
+    order = solve_puzzles(model, pieces)
+    assert torch.equal(order, solve_puzzles(model, pieces, Search(assign=True)))
     law = model.distribution(pieces, nfe=1)
     every = torch.tensor(list(itertools.permutations(range(4))))
     best = law.log_prob(every[:, None].expand(24, 80, 4)).max(0).values
-    torch.testing.assert_close(law.log_prob(found), best)
+    torch.testing.assert_close(law.log_prob(order), best)
     shaky = new_model(setting(**(TINY | {"code": "inline", "dropout": 0.5})), 16).train()
     assert torch.equal(solve_puzzles(shaky, pieces), solve_puzzles(shaky, pieces))
     assert shaky.training
@@ -108,11 +110,11 @@ def test_solving_again_on_a_gpu_replays_it(preset, changes, how):
     puzzles = scrambled(PICTURES.train.cuda(), 3)[1].split(100)
 
     def solved():
-        found = []
+        orders = []
         for pieces in puzzles:
-            found.append(solve_puzzles(model, pieces, Search(**how)))
+            orders.append(solve_puzzles(model, pieces, Search(**how)))
             torch.full((2**24,), torch.nan, device="cuda")  # over what has been freed
-        return torch.cat(found)
+        return torch.cat(orders)
 
     weight = max(model.parameters(), key=torch.numel)
     before, recorded = weight.detach().clone(), solved()

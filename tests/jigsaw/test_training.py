@@ -49,5 +49,5 @@ def test_training_can_begin_from_a_trained_model(tmp_path):
     more, _ = learn(
         gentle, PICTURES, tmp_path / "two", start=tmp_path / "one", device="cpu", watch_every=None
     )
-    for one, other in zip(first.parameters(), more.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
+    for before, after in zip(first.parameters(), more.parameters(), strict=True):
+        torch.testing.assert_close(before, after)

@@ -23,13 +23,13 @@ def test_fits_against_loops(piece, generator):
             if i == j:
                 assert fits[beside, i, j] == fits[back, i, j] == -20
                 continue
-            one = other = 0
+            after = before = 0
             for row in range(depth):
                 ends = pixels[i, :, piece - 1 - row] if axis == 0 else pixels[i, piece - 1 - row]
                 begins = pixels[j, :, row] if axis == 0 else pixels[j, row]
-                one = one + float(layer.guess[axis, 0, row]) * ends.flatten()
-                other = other + float(layer.guess[axis, 1, row]) * begins.flatten()
-            difference = (one - other) @ layer.metric[axis].detach().double()
+                after = after + float(layer.guess[axis, 0, row]) * ends.flatten()
+                before = before + float(layer.guess[axis, 1, row]) * begins.flatten()
+            difference = (after - before) @ layer.metric[axis].detach().double()
             expected = -(difference.square().mean() + HALF_LEVEL).log()
             assert fits[beside, i, j].item() == pytest.approx(expected.item(), abs=1e-4)
             assert fits[back, j, i] == fits[beside, i, j]
