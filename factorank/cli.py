@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, get_type_hints
+from typing import Any
 
 from factorank import __version__
 from factorank.errors import FactorankError
@@ -60,6 +60,7 @@ def _run(arguments: list[str]) -> int:
         raise FactorankError(f"there is no command {name!r}; there are {', '.join(command_names())}")
     import tyro
 
+    from factorank.commands._option_names import in_options
     from factorank.commands._optional import registry
 
     kind = command(name)
@@ -73,23 +74,6 @@ def _run(arguments: list[str]) -> int:
         return chosen.run() or 0
     except FactorankError as error:
         raise FactorankError(in_options(error, getattr(chosen, "action", chosen))) from error
-
-
-def in_options(error: FactorankError, command: Any) -> str:
-    """The message of an error, with its parameter as the option of the command that sets it.
-
-    An error without a parameter, or about one that the command does not set, keeps its message.
-    """
-    hints = get_type_hints(type(command), include_extras=True)
-    if error.parameter is None or error.parameter not in hints:
-        return str(error)
-    option = f"--{error.parameter.replace('_', '-')}"
-    for mark in getattr(hints[error.parameter], "__metadata__", ()):
-        if getattr(mark, "name", None):  # tyro.conf.arg(name=…)
-            option = f"--{mark.name}"
-        elif getattr(mark, "metavar", None):  # of a positional argument
-            option = mark.metavar
-    return error.with_option(option)
 
 
 def _overview() -> str:

@@ -62,7 +62,7 @@ def test_train_goes_on_with_its_run_and_refuses_another(votes, run, tmp_path):
     assert (tmp_path / "mine/model.safetensors").read_bytes() == weights
     status, _, err = run(*arguments, "--lr", 0.5)
     assert status == 2
-    assert "mine holds another run: lr is 0.002 there and 0.5 here; choose another with --out" in err
+    assert "mine holds another run: lr is 0.002 there and 0.5 here; choose another folder as --out" in err
 
 
 def test_train_with_another_optimizer(votes, run, tmp_path):

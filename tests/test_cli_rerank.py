@@ -32,7 +32,7 @@ def test_fit_predict_and_eval(table, run, tmp_path):
     code, _, err = run("rerank", "fit", table, *options)
     assert code == 2
     assert "mine holds another run: model.config.n is 10 there and 9 here; " in err
-    assert err.endswith("; other data (held_out.checksum); choose another folder with --out\n")
+    assert err.endswith("; other data (held_out.checksum); choose another folder as --out\n")
 
     (tmp_path / "me.csv").write_text("item,rating\n103,5\n101,1\n102,3\n110,\n")
     code, out, err = run("rerank", "predict", "mine", "--user", "me.csv", "--items", "111", "--k", 2)

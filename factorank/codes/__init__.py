@@ -41,7 +41,7 @@ def code(name: str | Code) -> Code:
         return name
     make = _codes.get(_aliases.get(name, name))
     if make is None:
-        raise CodeError(f"there is no code {name!r}; there are {', '.join(code_names())}")
+        raise CodeError(f"there is no code {name!r}; there are {', '.join(code_names())}", parameter="code")
     return make()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from factorank.commands._option_names import option_name
 from factorank.commands._processes import first_process, say
 from factorank.commands._text import table
 from factorank.errors import FactorankError
@@ -117,7 +118,7 @@ class JigsawTrain(PictureOptions):
                 [chosen], self.out, scoring, pictures=self.read(), say=say, watch_every=self.watch_every
             )
         except OtherRunError as error:
-            raise FactorankError(other_run(error)) from None
+            raise FactorankError(other_run(error, self)) from None
         if not rows:
             say(f"stopped; the same command goes on from {self.out / chosen.name}")
             return 130
@@ -243,10 +244,10 @@ class Jigsaw:
         return self.action.run()
 
 
-def other_run(error: "OtherRunError") -> str:
+def other_run(error: "OtherRunError", command: Train) -> str:
     """That a folder holds another run, in terms of the options of the command line."""
-    names = {name: "max-seconds" if name == "seconds" else name.replace("_", "-") for name in error.stored}
-    options = ", ".join(f"--{names[name]} {value}" for name, value in error.stored.items())
+    names = {name: option_name(command, name) or name for name in error.stored}
+    options = ", ".join(f"{names[name]} {value}" for name, value in error.stored.items())
     return (
         f"{error.folder} holds a run with another {', '.join(error.stored)}; choose another --label or --out,"
         f" or say {options}"

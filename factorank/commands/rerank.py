@@ -1,9 +1,6 @@
 """``factorank rerank``: learn from ratings how users order items, and rank lists for a user."""
 
-import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,14 +12,6 @@ from factorank.errors import FactorankError
 
 RATINGS = "ratings.safetensors"
 """The ratings that a ranker was made from, beside it: its test users are those that it is measured on."""
-
-OPTIONS = {
-    r"Say (user|item|rating)='…'": r"Say --\1 COLUMN",
-    r"missing='drop'": "--missing drop",
-    r"choose another folder as out": "choose another folder with --out",
-    r"the same call with out='(.*)' goes on from here": r"the same command goes on from \1",
-}
-"""What the library says of its keywords, and what that is on the command line."""
 
 
 @dataclass(kw_only=True)
@@ -83,15 +72,14 @@ class Fit:
             steps=self.steps,
             seed=self.seed,
         )
-        with _in_options():
-            read = load_ratings(
-                self.file,
-                user=self.user,
-                item=self.item,
-                rating=self.rating,
-                titles=self.titles,
-                missing=self.missing,
-            )
+        read = load_ratings(
+            self.file,
+            user=self.user,
+            item=self.item,
+            rating=self.rating,
+            titles=self.titles,
+            missing=self.missing,
+        )
         if read.repeated:
             print(
                 f"{self.file}: {read.repeated:,} row{'s' * (read.repeated > 1)} left out: the user rates the"
@@ -104,14 +92,13 @@ class Fit:
         )
         counts = len(ratings), ratings.item_count, len(ratings.items)
         print("{}: {:,} users, {:,} items, {:,} ratings".format(ratings.source or self.file, *counts))
-        with _in_options():
-            ranker = learn(setting, ratings, self.out, max_seconds=self.max_seconds)
+        ranker = learn(setting, ratings, self.out, max_seconds=self.max_seconds)
         result = ranker.result
         assert result is not None
         if result.stopped == "interrupted":
             print(f"stopped; the same command goes on from {self.out}", file=sys.stderr)
             return 130
-        print(_as_options(str(result)))
+        print(result)
         ratings.save(self.out / RATINGS)
         print(f"written to {self.out}; factorank rerank eval {self.out} measures it")
         return 0
@@ -154,17 +141,16 @@ class Predict:
         ranker = Ranker.load(self.source)
         observed = read_user(self.user)
         length = len({*self.items, *observed})
-        with _in_options():
-            answer = ranker.rerank(
-                list(self.items),
-                observed,
-                k=min(10, max(1, length // 2)) if self.k is None else self.k,
-                by=self.by,
-                nfe=self.nfe,
-                references=self.references,
-                samples=256,
-                generator=torch.Generator().manual_seed(self.seed),
-            )
+        answer = ranker.rerank(
+            list(self.items),
+            observed,
+            k=min(10, max(1, length // 2)) if self.k is None else self.k,
+            by=self.by,
+            nfe=self.nfe,
+            references=self.references,
+            samples=256,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
         names = ranker.catalogue.names(answer.items)
         print(answer_table(answer, names, self.by))
         if self.out is not None:
@@ -243,20 +229,3 @@ class Rerank:
 
     def run(self) -> int:
         return self.action.run()
-
-
-@contextmanager
-def _in_options() -> Iterator[None]:
-    """Errors of the library, which speak of Python's keywords, in options of the command line."""
-    try:
-        yield
-    except FactorankError as error:
-        if error.parameter is not None:
-            raise
-        raise type(error)(_as_options(str(error))) from None
-
-
-def _as_options(message: str) -> str:
-    for pattern, option in OPTIONS.items():
-        message = re.sub(pattern, option, message)
-    return message

@@ -68,24 +68,19 @@ class Train(RankingsTable):
         )
         voters = f"{self.file.name}: {counted(rankings.voters, 'ranking')} of {counted(rankings.n, 'item')}"
         say(voters + (f", {len(held)} of them held out" if held is not None else ""))
-        try:
-            result = train(
-                model,
-                orders,
-                steps=self.steps,
-                batch_size=min(self.batch_size, len(orders)),
-                optimizer=self.optimizer,
-                lr=self.lr,
-                max_seconds=self.max_seconds,
-                held_out=held,
-                patience=self.patience,
-                seed=self.seed,
-                out=out,
-            )
-        except FactorankError as error:
-            raise FactorankError(
-                str(error).replace("choose another folder as out", "choose another with --out")
-            ) from None
+        result = train(
+            model,
+            orders,
+            steps=self.steps,
+            batch_size=min(self.batch_size, len(orders)),
+            optimizer=self.optimizer,
+            lr=self.lr,
+            max_seconds=self.max_seconds,
+            held_out=held,
+            patience=self.patience,
+            seed=self.seed,
+            out=out,
+        )
         if not first_process():
             return 0
         write_items(out, list(rankings.items))

@@ -64,11 +64,12 @@ def laws(codes: Sequence[str], objectives: Sequence[Objective], seeds: int) -> l
         raise FactorankError(
             f"there is at least 1 code, objective and seed, not {len(codes)}, {len(objectives)} and {seeds}"
         )
-    for names, allowed in ((codes, CODES), (objectives, OBJECTIVES)):
+    for parameter, names, allowed in (("codes", codes, CODES), ("objectives", objectives, OBJECTIVES)):
         for name in names:
             if name not in allowed:
                 raise FactorankError(
-                    f"there is no {name!r} in this experiment; there are {', '.join(allowed)}"
+                    f"there is no {name!r} in this experiment; {{parameter}} are {', '.join(allowed)}",
+                    parameter=parameter,
                 )
     codes, objectives = list(dict.fromkeys(codes)), list(dict.fromkeys(objectives))
     return [Law(code, objective, seed) for seed in range(seeds) for code in codes for objective in objectives]
@@ -130,7 +131,9 @@ PRESETS = {
 def preset(name: str, **changes: Any) -> Preset:
     """A preset with some changes; a change to None is no change."""
     if name not in PRESETS:
-        raise FactorankError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+        raise FactorankError(
+            f"there is no preset {name!r}; there are {', '.join(PRESETS)}", parameter="preset"
+        )
     return replace(PRESETS[name], **{key: value for key, value in changes.items() if value is not None})
 
 

@@ -174,7 +174,8 @@ def augmentations(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in AUGMENTATIONS:
             raise FactorankError(
-                f"augment is 'none' or some of {', '.join(AUGMENTATIONS)} joined by +, not {text!r}"
+                f"{{parameter}} is 'none' or some of {', '.join(AUGMENTATIONS)} joined by +, not {text!r}",
+                parameter="augment",
             )
     return names
 
@@ -196,11 +197,15 @@ def check_grid(grid: int, side: int = SIDE) -> int:
     """The width of a piece in pixels, or an error if the grid does not fit."""
     if isinstance(grid, bool) or not isinstance(grid, int) or not 1 <= grid <= side:
         raise FactorankError(
-            f"a picture of {side}×{side} pixels is cut by a grid from 1 to {side}, not {grid!r}"
+            f"a picture of {side}×{side} pixels is cut by a grid from 1 to {side}, not {grid!r}",
+            parameter="grid",
         )
     return side // grid
 
 
 def check_direction(direction: str) -> None:
     if direction not in DIRECTIONS:
-        raise FactorankError(f"the direction is {' or '.join(map(repr, DIRECTIONS))}, not {direction!r}")
+        raise FactorankError(
+            f"the direction is {' or '.join(map(repr, DIRECTIONS))}, not {direction!r}",
+            parameter="direction",
+        )

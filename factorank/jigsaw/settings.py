@@ -8,10 +8,10 @@ from typing import Any, Literal, get_args
 from factorank.errors import FactorankError
 from factorank.jigsaw.puzzles import Direction, augmentations, check_grid
 from factorank.models.model import Masks, Objective
+from factorank.training.settings import Optimizer
 
 Method = Literal["factorank", "gumbel-sinkhorn", "riffle-diffusion"]
 METHODS: tuple[Method, ...] = get_args(Method)
-Optimizer = Literal["adamw", "muon"]
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
 
 
@@ -76,21 +76,33 @@ class JigsawSetting:
     def __post_init__(self) -> None:
         check_grid(self.grid)
         if self.method not in METHODS:
-            raise FactorankError(f"the method is one of {', '.join(METHODS)}, not {self.method!r}")
+            raise FactorankError(
+                f"the method is one of {', '.join(METHODS)}, not {self.method!r}", parameter="method"
+            )
         if self.optimizer not in OPTIMIZERS:
-            raise FactorankError(f"the optimizer is one of {', '.join(OPTIMIZERS)}, not {self.optimizer!r}")
+            raise FactorankError(
+                f"the optimizer is one of {', '.join(OPTIMIZERS)}, not {self.optimizer!r}",
+                parameter="optimizer",
+            )
         augmentations(self.augment)
         if self.steps is None and self.seconds is None:
-            raise FactorankError("training ends after a number of steps or seconds; set one of them")
+            raise FactorankError(
+                "training ends after a number of steps or seconds; set one of them", parameter="steps"
+            )
         if not self.label or not set(self.label).isdisjoint("/\\"):
-            raise FactorankError(f"a label names a folder, without slashes, not {self.label!r}")
+            raise FactorankError(
+                f"a label names a folder, without slashes, not {self.label!r}", parameter="label"
+            )
         for names, allowed, right in CHECKS:
             for name in names:
                 value = getattr(self, name)
                 if value is not None and not right(value):
                     raise FactorankError(f"{{parameter}} is {allowed}, not {value!r}", parameter=name)
         if self.width % self.heads:
-            raise FactorankError(f"width is a multiple of the {self.heads} attention heads, not {self.width}")
+            raise FactorankError(
+                f"{{parameter}} is a multiple of the {self.heads} attention heads, not {self.width}",
+                parameter="width",
+            )
 
     @property
     def name(self) -> str:
@@ -177,7 +189,9 @@ def setting(preset: str = "default", **changes: Any) -> JigsawSetting:
     'paper-4x4-lehmer-autoregressive-0'
     """
     if preset not in PRESETS:
-        raise FactorankError(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
+        raise FactorankError(
+            f"there is no preset {preset!r}; there are {', '.join(PRESETS)}", parameter="preset"
+        )
     names = {field.name for field in fields(JigsawSetting)}
     for name in changes:
         if name not in names:

@@ -46,7 +46,8 @@ def load_any(
             grids = ", ".join(f"{g}×{g}" for g in models) or "none"
             raise FactorankError(
                 f"no trained model is shipped for a grid of {grid}×{grid} (there are {grids});"
-                " `factorank jigsaw train` trains others, whose folder can be given instead"
+                " `factorank jigsaw train` trains others, whose folder can be given instead",
+                parameter="grid",
             )
         folder = models[grid]
     elif runs := _runs_in(Path(folder)):

@@ -121,7 +121,8 @@ def begin_run(out: Path, setting: JigsawSetting, start: str | Path | None, pictu
     if pictures is not None and trained_on is not None and trained_on != pictures.fingerprint:
         raise FactorankError(
             f"{out} holds a run on other pictures ({trained_on}), not on these ({pictures.fingerprint});"
-            " choose another folder"
+            " choose another folder as {parameter}",
+            parameter="out",
         )
 
 
@@ -138,7 +139,9 @@ def _time_of_call(setting: JigsawSetting, out: Path | None, call_seconds: float 
     if call_seconds is not None and call_seconds < left:
         raise FactorankError(
             f"the learning rate falls over the {setting.seconds:g} seconds of this setting, of which"
-            f" {left:.0f} are left: a call cannot stop after {call_seconds:g}; give steps instead of seconds"
+            f" {left:.0f} are left: a call cannot stop after {call_seconds:g}; give {{parameter}} instead of"
+            " seconds",
+            parameter="steps",
         )
     return left
 

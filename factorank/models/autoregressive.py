@@ -42,7 +42,7 @@ class AutoregressiveLaw(PermutationLaw):
         Where a row has fewer orders of non-zero probability, the rest are -1 and minus infinity.
         """
         if width < 1:
-            raise ModelError(f"a beam keeps at least 1 order, not {width}")
+            raise ModelError(f"a beam keeps at least 1 order, not {width}", parameter="beam")
         found = []
         for given, _, _ in self._chunks(1, at_once=width):
             code, log_prob = self._beam(given, width)

@@ -56,10 +56,12 @@ def _steps(
 ) -> tuple[int | None, str]:
     """The number of evaluations and the way of unmasking, with the defaults filled in."""
     if unmask is not None and unmask not in UNMASK:
-        raise ModelError(f"unmask is one of {', '.join(UNMASK)}, not {unmask!r}")
+        raise ModelError(f"{{parameter}} is one of {', '.join(UNMASK)}, not {unmask!r}", parameter="unmask")
     if nfe is not None and (isinstance(nfe, bool) or not isinstance(nfe, int) or not 1 <= nfe <= model.n):
         raise ModelError(
-            f"the model has {model.n} positions, so nfe is a whole number from 1 to {model.n}, not {nfe!r}"
+            f"the model has {model.n} positions, so {{parameter}} is a whole number from 1 to {model.n}, not"
+            f" {nfe!r}",
+            parameter="nfe",
         )
     if model.causal:
         asked = {"nfe": nfe, "unmask": unmask, "entropy_bound": entropy_bound}
@@ -69,23 +71,32 @@ def _steps(
                 raise ModelError(
                     f"an autoregressive model reveals its positions left to right, one at a time:"
                     f" nfe={model.n}, unmask='left-to-right' and no entropy_bound;"
-                    f" {name}={value!r} needs a masked model"
+                    f" {{parameter={value!r}}} needs a masked model",
+                    parameter=name,
                 )
         return model.n, "left-to-right"
     if model.masks == "all":
         if nfe not in (None, 1) or entropy_bound is not None:
-            raise ModelError("a model with masks='all' has learnt 1 NFE only; masks='any' learns every other")
+            raise ModelError(
+                "a model with masks='all' has learnt 1 NFE only; masks='any' learns every other",
+                parameter="nfe",
+            )
         return 1, unmask or "random"
     if model.masks == "suffix" and nfe != 1:
         if unmask not in (None, "left-to-right"):
             raise ModelError(
-                f"a model with masks='suffix' has learnt to reveal left to right; {unmask=} needs masks='any'"
+                f"a model with masks='suffix' has learnt to reveal left to right; {{parameter={unmask!r}}}"
+                " needs masks='any'",
+                parameter="unmask",
             )
         unmask = "left-to-right"
     if entropy_bound is None:
         return model.n if nfe is None else nfe, unmask or "random"
     if nfe is not None:
-        raise ModelError(f"with an entropy_bound the NFE is what it takes, but nfe={nfe} was given too")
+        raise ModelError(
+            f"with an entropy_bound the NFE is what it takes, but {{parameter={nfe}}} was given too",
+            parameter="nfe",
+        )
     if unmask == "random" or entropy_bound < 0:
         raise ModelError(
             "an entropy_bound is 0 or more nats and goes with unmask='confident' (the default with it),"

@@ -360,7 +360,9 @@ class PermutationLaw(Distribution):
 
     def _over_partitions(self, order: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
         if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-            raise ModelError(f"an estimate takes at least 1 sample, a whole number, not {samples!r}")
+            raise ModelError(
+                f"an estimate takes at least 1 sample, a whole number, not {samples!r}", parameter="samples"
+            )
         orders.check_length(order, self.n)
         return self._log_prob(order.expand(samples, *self._broadcast(order), self.n), generator)
 

@@ -76,15 +76,23 @@ class PermutationModel(nn.Module):
         n, width = _whole("n", n, "the number of items"), _whole("width", width, "the numbers of a token")
         depth, heads = _whole("depth", depth, "the blocks"), _whole("heads", heads, "those of attention")
         if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-            raise ModelError(f"dropout is a share, a number from 0 to below 1, not {dropout!r}")
+            raise ModelError(
+                f"{{parameter}} is a share, a number from 0 to below 1, not {dropout!r}", parameter="dropout"
+            )
         if objective not in ("masked", "autoregressive"):
-            raise ModelError(f"the objective is 'masked' or 'autoregressive', not {objective!r}")
+            raise ModelError(
+                f"the objective is 'masked' or 'autoregressive', not {objective!r}", parameter="objective"
+            )
         if masks not in ("any", "suffix", "all") or (masks != "any" and objective != "masked"):
             raise ModelError(
-                f"masks are 'any', 'suffix' or 'all', the last two for masked models: {masks=}, {objective=}"
+                f"{{parameter}} are 'any', 'suffix' or 'all', the last two for masked models: {masks=},"
+                f" {objective=}",
+                parameter="masks",
             )
         if width % heads:
-            raise ModelError(f"the width must be a multiple of the heads: {width=}, {heads=}")
+            raise ModelError(
+                f"the width must be a multiple of the heads: {width=}, {heads=}", parameter="width"
+            )
         if context is not None and getattr(context, "width", width) != width:
             raise ModelError(
                 f"the context encoder makes tokens of width {context.width}, the model's are {width} wide"
@@ -317,5 +325,7 @@ def _whole(name: str, value: Any, what: str) -> int:
     except TypeError:
         number = -1
     if number < 1:
-        raise ModelError(f"{name} ({what}) is a whole number of at least 1, not {value!r}")
+        raise ModelError(
+            f"{{parameter}} ({what}) is a whole number of at least 1, not {value!r}", parameter=name
+        )
     return number

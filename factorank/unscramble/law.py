@@ -88,13 +88,20 @@ def check_letters(letters: str, longest: int) -> str:
     """The letters in lower case, or an error that says what is wrong with them."""
     lower = letters.strip().lower()
     if not lower:
-        raise FactorankError(f"there are no letters to unscramble; give {SHORTEST} to {longest}, a to z")
+        raise FactorankError(
+            f"there are no letters to unscramble; give {SHORTEST} to {longest}, a to z",
+            parameter="letters",
+        )
     for place, letter in enumerate(lower, start=1):
         if letter not in LETTERS:
-            raise FactorankError(f"letters are a to z, but {letters!r} holds {letter!r} at place {place}")
+            raise FactorankError(
+                f"letters are a to z, but {letters!r} holds {letter!r} at place {place}",
+                parameter="letters",
+            )
     if not SHORTEST <= len(lower) <= longest:
         raise FactorankError(
-            f"the model orders {SHORTEST} to {longest} letters, but {letters!r} has {len(lower)}"
+            f"the model orders {SHORTEST} to {longest} letters, but {letters!r} has {len(lower)}",
+            parameter="letters",
         )
     return lower
 

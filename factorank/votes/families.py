@@ -79,7 +79,9 @@ def fit_family(
     """
     settings = settings or FitSettings()
     if name not in FAMILIES:
-        raise FactorankError(f"there is no family {name!r}; there are {', '.join(FAMILIES)}")
+        raise FactorankError(
+            f"there is no family {name!r}; there are {', '.join(FAMILIES)}", parameter="family"
+        )
     unmixed = name == "mixture" and settings.family not in PARTLY_MIXED
     if not rankings.complete and (name not in PARTLY_FITTED or unmixed):
         what = f"a mixture of {settings.family}" if name == "mixture" else name

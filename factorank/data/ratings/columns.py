@@ -68,7 +68,8 @@ def compact(
             raise RatingsError(
                 f"{where}: row {row + first_row} has no rating, or one that is not a number;"
                 f" {int((~good).sum()):,} of {len(good):,} rows are so. If they mean 'not rated',"
-                " missing='drop' leaves them out; if the file was cut off, fetch it again"
+                " {parameter='drop'} leaves them out; if the file was cut off, fetch it again",
+                parameter="missing",
             )
         user, item, ratings = user[good], item[good], ratings[good]
     if not len(ratings):

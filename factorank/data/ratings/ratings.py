@@ -144,7 +144,8 @@ class Ratings:
         if not len(kept):
             raise RatingsError(
                 f"no item has {min_item_ratings} ratings: the most rated of {self.item_count} has"
-                f" {int(counts.max()) if len(counts) else 0}"
+                f" {int(counts.max()) if len(counts) else 0}; lower {{parameter}}",
+                parameter="min_item_ratings",
             )
         if item_count is not None and item_count < len(kept):
             generator = torch.Generator().manual_seed(seed)
@@ -158,7 +159,8 @@ class Ratings:
         if not bool(chosen.any()):
             raise RatingsError(
                 f"no user rated {min_user_ratings} of the {len(kept)} items kept: the most active of"
-                f" {len(self)} users rated {int(lengths.max()) if len(lengths) else 0}"
+                f" {len(self)} users rated {int(lengths.max()) if len(lengths) else 0}; lower {{parameter}}",
+                parameter="min_user_ratings",
             )
         rows &= chosen[self.users]
         index = kept.tolist()

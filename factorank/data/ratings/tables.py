@@ -86,7 +86,9 @@ def choose_columns(
             wanted = _guess(names, COLUMN_NAMES[role])
         if wanted is None or wanted not in names:
             what = f"no column is recognised as the {role}" if wanted is None else f"no column {wanted!r}"
-            raise RatingsError(f"{where}: {what}; there are {', '.join(names)}. Say {role}='…'")
+            raise RatingsError(
+                f"{where}: {what}; there are {', '.join(names)}. Say {{parameter='COLUMN'}}", parameter=role
+            )
         chosen[role] = wanted
     if len(set(chosen.values())) < 3:
         raise RatingsError(
