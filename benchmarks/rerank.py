@@ -18,7 +18,8 @@ from factorank.data.ratings import Ratings
 from factorank.experiments.record import provenance, write_results
 from factorank.rerank import Catalogue, Lists, Ranker, preset
 from factorank.rerank.new_model import new_model
-from factorank.rerank.place_probabilities import law_places, list_law, reference_of
+from factorank.rerank.place_probabilities import law_places, list_law
+from factorank.rerank.reference import list_reference
 
 ITEMS = 1000
 
@@ -99,7 +100,7 @@ def places(n: int, r: int, users: int = 1000, samples: int = 64) -> dict[str, An
     ranker = new_ranker(n)
     chosen = torch.rand((users, ITEMS), generator=torch.Generator().manual_seed(1)).topk(n).indices
     lists = Lists(chosen, torch.arange(r).flip(-1).expand(users, r))
-    reference = reference_of(lists, torch.rand(n, generator=torch.Generator().manual_seed(2)))
+    reference = list_reference(lists, torch.rand(n, generator=torch.Generator().manual_seed(2)))
     law = list_law(ranker.model, lists, reference)
     start = time.perf_counter()
     exact = law_places(law, samples=0)

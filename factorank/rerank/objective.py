@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from factorank.models import PermutationModel, autoregressive, orders
 from factorank.models.context import encode_context
 from factorank.rerank.encoder import ItemList
+from factorank.rerank.reference import sorted_reference
 
 WITHHELD = 0.2
 """The share of the lists that a ranker which reads ratings learns from their order alone."""
@@ -25,7 +26,8 @@ class SortedPrefix(nn.Module):
     """A model with the loss of its order given the sorted first r items, r uniform on 1..n-1; for ``train``.
 
     The same as ``model.loss`` of a masked model with masks of a suffix, and as that of an autoregressive one
-    over the last n - r positions, times n / (n - r), in the reference that :func:`sorted_reference` makes.
+    over the last n - r positions, times n / (n - r), in the reference of
+    :func:`factorank.rerank.reference.sorted_reference`.
     """
 
     def __init__(self, model: PermutationModel) -> None:
@@ -98,19 +100,3 @@ def rank_count(observed: Tensor) -> Tensor:
 def reads_ratings(model: PermutationModel) -> bool:
     """Whether the model's encoder reads the ratings of observed items."""
     return getattr(model.context, "ratings", None) is not None
-
-
-def sorted_reference(order: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """A reference for lists, the first r items ``(batch,)``, best first, then the others; their order in it.
-
-    Orders are ``(batch, n)``, -1 past the end of a list.
-
-    >>> sorted_reference(torch.tensor([[3, 1, 0, 2]]), torch.tensor([3]))  # the items at these places
-    (tensor([[1, 0, 2, 3]]), tensor([[3, 0, 1, 2]]))
-    """
-    n = order.shape[-1]
-    place = torch.arange(n, device=order.device)
-    rank = torch.where(order < 0, place, order).argsort(-1)
-    reference = torch.where(place < r[..., None], rank, n + place).argsort(-1)
-    renamed = rank.gather(-1, reference).argsort(-1)
-    return reference, torch.where(order < 0, -1, renamed)

@@ -1,11 +1,9 @@
 """The law of the order of a list given the observed items, and the probability of each place for each item.
 
-The code is relative to a reference, an order of the list that training draws at random. Here, too, the
-reference is random, except that the observed items come first: the first r values of an insertion code are
-then their order and nothing else. Observed items stand at random among themselves or sorted, as in training
-(see :mod:`factorank.rerank.objective`). A trained model is not exactly the same law for every reference, and
-at few evaluations it takes positions as independent that are not. The mean over several references is better
-than any of them.
+The code is relative to a random reference with the observed items first; see
+:mod:`factorank.rerank.reference`. A trained model is not exactly the same law for every reference, and at few
+evaluations it takes positions as independent that are not. The mean over several references is better than
+any of them.
 """
 
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from factorank.rerank.encoder import ItemList
 from factorank.rerank.lists import Lists
 from factorank.rerank.objective import rank_count, reads_ratings
 from factorank.rerank.query import Query
+from factorank.rerank.reference import list_reference
 
 AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
 """How many tokens a network evaluation takes at a time, by device: on a CPU they should fit its caches."""
@@ -36,7 +35,7 @@ def place_probabilities(
 
     In parts of the rows, each with its slice. The draws of the query are shared out over its references,
     where places are not exact. All rows share the references, so that an answer does not depend on its
-    neighbours. ``kind`` is that of the references; see :func:`reference_of`.
+    neighbours. ``kind`` is that of the references; see :func:`factorank.rerank.reference.list_reference`.
     """
     device = lists.items.device
     keys = torch.rand((query.references, model.n), generator=generator, device=generator.device).to(device)
@@ -48,7 +47,7 @@ def place_probabilities(
         part = lists.part(rows)
         total = torch.zeros((), device=device)
         for key in keys:
-            reference = reference_of(part, key, kind=kind)
+            reference = list_reference(part, key, kind=kind)
             law = list_law(model, part, reference, query.nfe)
             places = law_places(law, samples=samples, generator=generator)
             place_of = inverse(reference, check=False)[..., None].expand_as(places)
@@ -64,31 +63,11 @@ def mode_or_sample(
     -1 after the end."""
     device = lists.items.device
     keys = torch.rand(model.n, generator=generator, device=generator.device).to(device)
-    reference = reference_of(lists, keys, kind=kind)
+    reference = list_reference(lists, keys, kind=kind)
     generator = on_device(generator, device)
     law = list_law(model, lists, reference, query.nfe)
     order = law.mode if query.by == "mode" else law.sample(generator=generator)
     return torch.where(order < 0, -1, reference.gather(-1, order.clamp(min=0)))
-
-
-def reference_of(lists: Lists, keys: Tensor, *, kind: str = "random") -> Tensor:
-    """References ``(rows, n)``: the observed places, the others, the padding, each sorted by ``keys (n,)``.
-
-    With ``kind="sorted"`` the observed places stand in the observed order, best first. One observed item
-    without its rating carries no information and is treated as none: r = 1 is the same law as r = 0.
-    """
-    informative = lists.informative
-    group = torch.where(lists.items < 0, 2, torch.where(lists.is_observed & informative, 0, 1))
-    sort_keys = group + keys
-    if kind == "sorted" and lists.observed.shape[-1] > 1:
-        n, r = lists.items.shape[-1], lists.observed.shape[-1]
-        rank = torch.arange(r, device=keys.device, dtype=keys.dtype) / r
-        wide = torch.nn.functional.pad(sort_keys, (0, 1))
-        wide = wide.scatter(
-            -1, torch.where(lists.observed < 0, n, lists.observed), rank.expand(len(lists), r)
-        )
-        sort_keys = torch.where(informative, wide[:, :n], sort_keys)
-    return sort_keys.argsort(-1)
 
 
 def list_law(model: PermutationModel, lists: Lists, reference: Tensor, nfe: int | None = 1) -> PermutationLaw:

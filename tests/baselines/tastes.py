@@ -1,4 +1,4 @@
-"""Made-up ratings whose users have one of two tastes."""
+"""Random ratings of users who have one of two tastes."""
 
 import torch
 

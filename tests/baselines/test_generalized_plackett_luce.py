@@ -42,12 +42,12 @@ def test_equal_rows_are_plackett_luce(generator):
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
 def test_full_beam_is_the_whole_law(n, generator):
     law = GeneralizedPlackettLuce(2 * torch.randn(3, n, n, generator=generator))
-    found, log_probs = law.beam_search(math.factorial(n))
-    assert found.shape == (3, math.factorial(n), n)
-    torch.testing.assert_close(log_probs, law.log_prob(found.movedim(1, 0)).movedim(0, 1))
+    likeliest, log_probs = law.beam_search(math.factorial(n))
+    assert likeliest.shape == (3, math.factorial(n), n)
+    torch.testing.assert_close(log_probs, law.log_prob(likeliest.movedim(1, 0)).movedim(0, 1))
     assert (log_probs[:, :-1] >= log_probs[:, 1:]).all()
-    torch.testing.assert_close(found[:, 0], law.mode)
-    for row in found:
+    torch.testing.assert_close(likeliest[:, 0], law.mode)
+    for row in likeliest:
         assert len({tuple(order) for order in row.tolist()}) == math.factorial(n)
 
 
@@ -60,18 +60,18 @@ def beam_by_lists(scores, width):
             left = [item for item in range(n) if item not in order]
             norm = math.log(sum(math.exp(scores[place, j]) for j in left))
             grown += [((*order, j), total + float(scores[place, j]) - norm) for j in left]
-        beam = sorted(grown, key=lambda one: -one[1])[:width]
+        beam = sorted(grown, key=lambda pair: -pair[1])[:width]
     return beam
 
 
 @pytest.mark.parametrize(("width", "keep"), [(1, 1), (4, 4), (10, 3)])
 def test_narrow_beams(width, keep, generator):
     scores = 2 * torch.randn(2, 3, 6, 6, generator=generator)
-    found, log_probs = beam_search(scores, width, keep)
-    assert found.shape == (2, 3, keep, 6)
+    likeliest, log_probs = beam_search(scores, width, keep)
+    assert likeliest.shape == (2, 3, keep, 6)
     for i, j in [(0, 0), (0, 2), (1, 1)]:
         wanted = beam_by_lists(scores[i, j], width)[:keep]
-        assert [tuple(order) for order in found[i, j].tolist()] == [order for order, _ in wanted]
+        assert [tuple(order) for order in likeliest[i, j].tolist()] == [order for order, _ in wanted]
         torch.testing.assert_close(log_probs[i, j], torch.tensor([total for _, total in wanted]))
 
 
@@ -79,8 +79,8 @@ def test_large_batches_go_through_in_parts(monkeypatch, generator):
     scores = torch.randn(7, 5, 5, generator=generator)
     whole = beam_search(scores, 6)
     monkeypatch.setattr(generalized_plackett_luce, "MOST_CANDIDATES", 2 * 6 * 5)
-    for one, other in zip(whole, beam_search(scores, 6), strict=True):
-        assert one.equal(other)
+    for before, after in zip(whole, beam_search(scores, 6), strict=True):
+        assert before.equal(after)
 
 
 def test_shapes(generator):

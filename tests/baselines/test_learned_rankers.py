@@ -36,8 +36,8 @@ def mean():
 
 @pytest.fixture(scope="module")
 def network() -> ScoreAndSort:
-    made = ScoreAndSort(steps=250, width=32, depth=2, lr=5e-3, batch_size=64, device="cpu")
-    return made.fit(TRAIN, VALIDATION, **SMALL)
+    baseline = ScoreAndSort(steps=250, width=32, depth=2, lr=5e-3, batch_size=64, device="cpu")
+    return baseline.fit(TRAIN, VALIDATION, **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,10 @@ def mixture() -> MallowsMixture:
 @pytest.mark.parametrize("name", ["network", "trees", "mixture"])
 def test_tastes_are_learned_from_the_observed_items(name, mean, request):
     lists = RatedLists.of(TEST, 8, 5)
-    made = request.getfixturevalue(name)
-    assert lists.ndcg(made, 4, 3).mean() > 0.94 > 0.85 > lists.ndcg(mean, 4, 3).mean()
+    baseline = request.getfixturevalue(name)
+    assert lists.ndcg(baseline, 4, 3).mean() > 0.94 > 0.85 > lists.ndcg(mean, 4, 3).mean()
     unknown = lists.ndcg(mean, 0, 3).mean().item()  # nothing observed: no ranker can do better
-    assert lists.ndcg(made, 0, 3).mean().item() == pytest.approx(unknown, abs=0.03)
+    assert lists.ndcg(baseline, 0, 3).mean().item() == pytest.approx(unknown, abs=0.03)
 
 
 @pytest.mark.parametrize("r", range(5))
@@ -86,10 +86,10 @@ def test_chain_nats_leaves_out_what_takes_no_part():
 
 
 def test_the_network_does_not_read_the_order_of_the_list(network):
-    items, told = torch.tensor([[3, 7, 1, 0, 11, 5]]), torch.tensor([[4.0, 1.5, 3.0]])
-    scores = network.scores(items, 3, told)
+    items, relevance = torch.tensor([[3, 7, 1, 0, 11, 5]]), torch.tensor([[4.0, 1.5, 3.0]])
+    scores = network.scores(items, 3, relevance)
     swap = torch.tensor([2, 0, 1, 5, 3, 4])
-    swapped = network.scores(items[:, swap], 3, told[:, swap[:3]])
+    swapped = network.scores(items[:, swap], 3, relevance[:, swap[:3]])
     assert torch.allclose(swapped, scores[:, swap], atol=1e-5)
     assert torch.equal(
         network.scores(items, 3, torch.tensor([[0, 2, 1]])), scores
@@ -133,12 +133,12 @@ def test_mallows_laws_of_lists_are_laws():
     consensus, share = torch.rand((3, 7), generator=generator), torch.tensor([0.1, 0.3, 0.45])
     items = torch.tensor([6, 2, 0, 5])
     listed = items[every_order(4)]
-    found = mallows_mixture.disagreements(listed, consensus)
-    log_probs = mallows_mixture.log_probs(found, share, 4)
+    distances = mallows_mixture.disagreements(listed, consensus)
+    log_probs = mallows_mixture.log_probs(distances, share, 4)
     for c in range(3):
         centre = consensus[c][items].argsort(descending=True)
         apart = fr.kendall(every_order(4), centre.expand(24, 4))
-        assert torch.equal(found[:, c], apart)
+        assert torch.equal(distances[:, c], apart)
         law = fr.Mallows(centre, float(mallows_mixture.dispersions(share, 4)[c]))
         assert torch.allclose(log_probs[:, c], law.log_prob(every_order(4)).double(), atol=1e-5)
         assert float((log_probs[:, c].exp() * apart).sum()) / 6 == pytest.approx(float(share[c]), abs=1e-6)
@@ -174,5 +174,5 @@ def test_given_any_observation_unobserved_items_rank_by_the_consensus():
 
 def test_every_list_of_ten_thousand_is_scored(trees, network, mixture):
     items, relevance = TEST.draw(8, 10_000, torch.Generator().manual_seed(0))
-    for made in (trees, network, mixture):
-        assert made.scores(items, 3, relevance).isfinite().all()
+    for baseline in (trees, network, mixture):
+        assert baseline.scores(items, 3, relevance).isfinite().all()

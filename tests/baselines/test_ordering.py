@@ -69,7 +69,7 @@ def test_training_learns_to_sort(case, generator):
     before = (model.mode(test) == test_order).all(-1).float().mean()
     fr.train(
         model,
-        lambda rows, made: numbers(rows, 4, made),
+        lambda rows, generator: numbers(rows, 4, generator),
         steps=150,
         batch_size=64,
         lr=1e-2,
@@ -87,9 +87,9 @@ def test_training_learns_to_sort(case, generator):
 def test_the_same_generator_gives_the_same(case):
     model = build(case)
     order, x = numbers(6, 4, torch.Generator().manual_seed(2))
-    one, other = ([torch.Generator().manual_seed(7) for _ in range(2)] for _ in range(2))
-    assert model.loss(order, x, generator=one[0]).equal(model.loss(order, x, generator=other[0]))
-    assert model.sample(x, (9,), generator=one[1]).equal(model.sample(x, (9,), generator=other[1]))
+    first, second = ([torch.Generator().manual_seed(7) for _ in range(2)] for _ in range(2))
+    assert model.loss(order, x, generator=first[0]).equal(model.loss(order, x, generator=second[0]))
+    assert model.sample(x, (9,), generator=first[1]).equal(model.sample(x, (9,), generator=second[1]))
     noise = model.noise(torch.Size([6]), device="cpu", generator=torch.Generator().manual_seed(7))
     assert model.loss(order, x, noise=noise).equal(
         model.loss(order, x, generator=torch.Generator().manual_seed(7))
@@ -197,7 +197,7 @@ def test_trains_captured_on_a_gpu(case):
     test_order, test = numbers(300, 4, torch.Generator("cuda").manual_seed(5))
     fr.train(
         model,
-        lambda rows, made: numbers(rows, 4, made),
+        lambda rows, generator: numbers(rows, 4, generator),
         steps=250,
         batch_size=128,
         lr=5e-3,

@@ -88,15 +88,15 @@ def test_the_loss_estimates_the_bound(layout, generator):
 def test_full_search_is_brute_force(layout, generator):
     n = 3
     model, pieces = model_of(n, layout, schedule=[0, 1, 3]), torch.rand(6, n, 2, generator=generator)
-    found, log_probs = model.search(pieces, beam=6, paths=36)
-    assert found.shape == (6, 36, n)
-    assert model.mode(pieces, beam=6, paths=36).equal(found[:, 0])
+    ends, log_probs = model.search(pieces, beam=6, paths=36)
+    assert ends.shape == (6, 36, n)
+    assert model.mode(pieces, beam=6, paths=36).equal(ends[:, 0])
     for row in range(6):
         first, second = (transitions(model, pieces[row], step) for step in (1, 0))
-        ways = first[0][:, None] + second  # the arrangement as it is given is list 0
-        best = int(ways.argmax()) % 6
-        assert found[row, 0].equal(all_orders(n)[best])
-        torch.testing.assert_close(log_probs[row], ways.flatten().sort(descending=True).values)
+        paths = first[0][:, None] + second  # the arrangement of the context is list 0
+        best = int(paths.argmax()) % 6
+        assert ends[row, 0].equal(all_orders(n)[best])
+        torch.testing.assert_close(log_probs[row], paths.flatten().sort(descending=True).values)
 
 
 def test_greedy_takes_the_best_item_at_every_place(generator):

@@ -1,4 +1,4 @@
-"""Riffle shuffles against the act of shuffling, the known law, and each other."""
+"""Riffle shuffles against the act of shuffling, their law, and each other."""
 
 import itertools
 import math
@@ -53,10 +53,10 @@ def test_samples_follow_the_law(n, packets, generator):
 def test_a_shuffle_after_a_shuffle_is_a_shuffle(first, second):
     n = 4
     orders = all_orders(n)
-    one, two = (RiffleShuffle(n, packets).log_prob(orders).exp() for packets in (first, second))
+    probs, other_probs = (RiffleShuffle(n, packets).log_prob(orders).exp() for packets in (first, second))
     together = torch.zeros(len(orders))
     for a, b in itertools.product(range(len(orders)), repeat=2):  # list[b] of list a: a's cards, riffled by b
-        together[fr.index_of(fr.compose(orders[a], orders[b]))] += one[a] * two[b]
+        together[fr.index_of(fr.compose(orders[a], orders[b]))] += probs[a] * other_probs[b]
     torch.testing.assert_close(together, RiffleShuffle(n, first * second).log_prob(orders).exp())
 
 
@@ -75,9 +75,9 @@ def test_each_row_has_packets_of_its_own(generator):
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 3), (2, None)])
 def test_total_variation_by_enumeration(first, second):
     orders = all_orders(5)
-    one = RiffleShuffle(5, 2**first).log_prob(orders).exp()
+    probs = RiffleShuffle(5, 2**first).log_prob(orders).exp()
     other = fr.Uniform(5) if second is None else RiffleShuffle(5, 2**second)
-    distance = (one - other.log_prob(orders).exp()).abs().sum().item() / 2
+    distance = (probs - other.log_prob(orders).exp()).abs().sum().item() / 2
     assert total_variation(5, first, second) == pytest.approx(distance, abs=1e-6)
 
 

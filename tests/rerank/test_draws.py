@@ -5,7 +5,8 @@ import torch
 
 from factorank.models import law as laws
 from factorank.rerank.lists import Lists
-from factorank.rerank.place_probabilities import draws, law_places, list_law, reference_of
+from factorank.rerank.place_probabilities import draws, law_places, list_law
+from factorank.rerank.reference import list_reference
 from tests.models.naive import (
     all_orders,
     assert_drawn_from,
@@ -42,8 +43,8 @@ def test_each_draw_follows_the_law(kind, code, generator):
     """One draw of each of many stratified batches of 5: all orders are as frequent as they are likely."""
     law, probs = a_law(kind, code=code)
     drawn = draws(law.expand((4000,)), 5, generator)
-    for one in (0, 3):
-        assert_drawn_from(drawn[one], all_orders(4), probs.detach())
+    for sample in (0, 3):
+        assert_drawn_from(drawn[sample], all_orders(4), probs.detach())
 
 
 @pytest.mark.parametrize("kind", LAWS)
@@ -60,43 +61,43 @@ def test_places_are_right_on_average_and_vary_less(kind, generator):
     assert spread.square().sum() < 0.6 * plain.square().sum()
 
 
-@pytest.mark.parametrize("told", [1, 2, 3])
+@pytest.mark.parametrize("fixed_count", [1, 2, 3])
 @pytest.mark.parametrize("chunk", [None, 1, 3])
-def test_counts_at_the_first_free_position(told, chunk, monkeypatch, generator):
+def test_counts_at_the_first_free_position(fixed_count, chunk, monkeypatch, generator):
     """All samples share its predictions; the chunks they are drawn in do not matter."""
     n, samples = 5, 17
     model, orders = small_model(n, "insertion", "autoregressive"), all_orders(n)
     if chunk is not None:
         widest = n * max(4 * model.width, 2 * n)
         monkeypatch.setitem(laws.CHUNK, "cpu", chunk * widest)
-    fixed = torch.tensor([[0, 1, 1], [0, 0, 2], [0, 1, 0], [0, 0, 0]])[:, :told]
-    law = model.distribution(fixed=torch.nn.functional.pad(fixed, (0, n - told), value=-1))
+    fixed = torch.tensor([[0, 1, 1], [0, 0, 2], [0, 1, 0], [0, 0, 0]])[:, :fixed_count]
+    law = model.distribution(fixed=torch.nn.functional.pad(fixed, (0, n - fixed_count), value=-1))
     code = model.code.encode(draws(law, samples, generator))
-    assert torch.equal(code[..., :told], fixed.expand(samples, -1, -1))
+    assert torch.equal(code[..., :fixed_count], fixed.expand(samples, -1, -1))
     probs = law.log_prob(orders[:, None]).detach().double().exp()
-    values = model.code.encode(orders)[:, told]
+    values = model.code.encode(orders)[:, fixed_count]
     for row in range(4):
-        for value in range(told + 1):
+        for value in range(fixed_count + 1):
             expected = samples * float(probs[values <= value, row].sum())
-            assert abs(int((code[:, row, told] <= value).sum()) - expected) < 1 + 1e-4
+            assert abs(int((code[:, row, fixed_count] <= value).sum()) - expected) < 1 + 1e-4
 
 
 @pytest.mark.parametrize("kind", ["autoregressive", "left-to-right", "confident"])
 def test_chunks_of_samples_do_not_change_the_draws(kind, monkeypatch):
     law, _ = a_law(kind)
     law = law.expand((1,))
-    found = []
+    drawn = []
     for chunk in (100, 3):
         monkeypatch.setitem(laws.CHUNK, "cpu", chunk * 4 * 4 * law.model.width)
-        found.append(draws(law, 20, torch.Generator().manual_seed(0)))
-    assert torch.equal(*found)
+        drawn.append(draws(law, 20, torch.Generator().manual_seed(0)))
+    assert torch.equal(*drawn)
 
 
 def test_draws_in_bfloat16_are_orders(causal, generator):
     items = torch.stack([torch.randperm(12, generator=generator)[:8] for _ in range(50)])
     lists = Lists(items, torch.tensor([3, 0, 5]).expand(50, -1))
     with torch.autocast("cpu", torch.bfloat16):
-        reference = reference_of(lists, torch.rand(8, generator=generator), kind="sorted")
+        reference = list_reference(lists, torch.rand(8, generator=generator), kind="sorted")
         drawn = draws(list_law(causal.model, lists, reference, None), 21, generator)
     assert torch.equal(drawn.sort(-1).values, torch.arange(8).expand(21, 50, 8))
     place = reference.expand_as(drawn).gather(-1, drawn).argsort(-1)
@@ -112,7 +113,7 @@ def causal():
 @pytest.mark.parametrize("observed", [[], [2, 0]])
 @pytest.mark.parametrize("n", [4, 5])
 def test_draws_of_short_lists_are_those_of_the_law(causal, n, observed, monkeypatch, generator):
-    """Every other list has n items, the others 3: no position past the end of the longest is asked for."""
+    """Every other list has n items, the others 3: no position past the end of the longest is evaluated."""
     items = torch.tensor([7, 2, 11, 5, 0])[:n].repeat(6000, 1)
     items[1::2, 3:] = -1
     lists = Lists(
@@ -122,11 +123,13 @@ def test_draws_of_short_lists_are_those_of_the_law(causal, n, observed, monkeypa
     keys = torch.rand(8, generator=generator)
 
     def law_of(some):
-        return list_law(causal.model, some, reference_of(some, keys, kind="sorted"), None)
+        return list_law(causal.model, some, list_reference(some, keys, kind="sorted"), None)
 
     steps = []
     step = causal.model.network.step
-    monkeypatch.setattr(causal.model.network, "step", lambda *given: steps.append(given[1]) or step(*given))
+    monkeypatch.setattr(
+        causal.model.network, "step", lambda *arguments: steps.append(arguments[1]) or step(*arguments)
+    )
     drawn = draws(law_of(lists), 3, generator)
     assert set(steps) == set(range(n))
     for first, size in ((0, n), (1, 3)):

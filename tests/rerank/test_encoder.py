@@ -18,51 +18,51 @@ def model_of(layout, objective, n=5, **options):
 
 
 @torch.no_grad()
-def logits(model, items, code, known):
-    """The logits ``(n, n)`` of every position, with the first ``known`` values of the code given.
+def logits(model, items, code, fixed):
+    """The logits ``(n, n)`` of every position, with the first ``fixed`` values of the code fixed.
 
-    Position i of a causal model sees the values before it, whatever ``known`` says.
+    Position i of a causal model sees the values before it, whatever ``fixed`` is.
     """
     network, context = model.network, encode_context(model.context, items[None], model.n, model.width)
     if model.causal:
         hidden = network.causal_hidden(code[None], network.memory(context, None))
     else:
-        masked = torch.where(torch.arange(model.n) < known, code, network.mask_value)
+        masked = torch.where(torch.arange(model.n) < fixed, code, network.mask_value)
         hidden = network.hidden(masked[None], context, None)
     return network.head(hidden)[0]
 
 
-def seen_by(model, known):
+def depends_on(model, fixed):
     """Whether the prediction at i changes with item j, and with value j of the code: bool ``(n, n)`` each."""
     n = model.n
     items, code = torch.arange(n) + 3, torch.tensor([0, 1, 0, 2, 3])
-    before = logits(model, items, code, known)
+    before = logits(model, items, code, fixed)
     changes = {"items": torch.zeros(n, n, dtype=torch.bool), "values": torch.zeros(n, n, dtype=torch.bool)}
     for j in range(n):
         other_items, other_code = items.clone(), code.clone()
         other_items[j] = 20
         other_code[j] = (code[j] + 1) % (n + 1)  # any other token: this is about attention, not validity
         for name, after in (
-            ("items", logits(model, other_items, code, known)),
-            ("values", logits(model, items, other_code, known)),
+            ("items", logits(model, other_items, code, fixed)),
+            ("values", logits(model, items, other_code, fixed)),
         ):
             finite = before.isfinite()
             changes[name][:, j] = ((after - before).abs().nan_to_num() * finite).amax(-1) > 1e-6
     return changes
 
 
-@pytest.mark.parametrize("known", [0, 1, 3])
+@pytest.mark.parametrize("fixed", [0, 1, 3])
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])
-def test_both_layouts_are_conditional_on_the_same(objective, known):
+def test_both_layouts_are_conditional_on_the_same(objective, fixed):
     """One token an item, or n tokens of items before n of the code: each position sees every item, and of the
-    code what is known (masked) or what came before (autoregressive), and nothing else."""
-    aligned, prefix = (seen_by(model_of(layout, objective), known) for layout in ("aligned", "prefix"))
+    code the fixed values (masked) or what came before (autoregressive), and nothing else."""
+    aligned, prefix = (depends_on(model_of(layout, objective), fixed) for layout in ("aligned", "prefix"))
     places = torch.arange(5)
     everything = torch.ones(5, 5, dtype=torch.bool)
-    values = places < places[:, None] if objective == "autoregressive" else (places < known).expand(5, 5)
-    for seen in (aligned, prefix):
-        assert torch.equal(seen["items"], everything)
-        assert torch.equal(seen["values"], values)
+    values = places < places[:, None] if objective == "autoregressive" else (places < fixed).expand(5, 5)
+    for depends in (aligned, prefix):
+        assert torch.equal(depends["items"], everything)
+        assert torch.equal(depends["values"], values)
 
 
 @pytest.mark.parametrize("layout", ["aligned", "prefix"])
@@ -98,7 +98,7 @@ def test_item_dropout_leaves_out_embeddings_in_training_only():
     torch.manual_seed(0)
     dropped = context.train()(ids)[0]
     by_features = context.linear(context.table)[None]
-    whole, bare = ((dropped - one).abs().amax(-1)[0] < 1e-6 for one in (full, by_features))
+    whole, bare = ((dropped - tokens).abs().amax(-1)[0] < 1e-6 for tokens in (full, by_features))
     assert bool((whole | bare).all())
     assert 5 < int(bare.sum()) < 25
 
@@ -110,7 +110,7 @@ def test_saved_with_its_features(layout, tmp_path):
     again = fr.PermutationModel.from_pretrained(tmp_path)
     items = torch.tensor([4, 2, 8, 1, 0])
     order = torch.tensor([1, 0, 3, 2, 4])
-    laws = [one.distribution(items, nfe=1).log_prob(order) for one in (model, again)]
+    laws = [either.distribution(items, nfe=1).log_prob(order) for either in (model, again)]
     assert torch.equal(*laws)
 
 
@@ -136,12 +136,12 @@ def test_ranks_are_told_of_known_items_alone():
     context = FeatureContext(30, 8, ranks=True)
     ids = torch.tensor([[3, 7, 9, 1], [4, 2, 8, -1]])
     plain, _ = context(ids)
-    told, present = context((ids, None, torch.tensor([3, 0])))
-    changed = (told - plain).abs().amax(-1) > 1e-6
+    ranked, present = context((ids, None, torch.tensor([3, 0])))
+    changed = (ranked - plain).abs().amax(-1) > 1e-6
     assert changed.tolist() == [[True, True, True, False], [False] * 4]
     assert torch.equal(present, ids >= 0)
     wanted = context.ranks(torch.tensor([-2 / 3, 0.0, 2 / 3])[:, None] ** torch.arange(4))
-    torch.testing.assert_close((told - plain)[0, :3], wanted)
+    torch.testing.assert_close((ranked - plain)[0, :3], wanted)
     assert not context.exchangeable  # so that nobody reorders the items behind the ranks
     assert FeatureContext(30, 8).exchangeable
 
@@ -158,5 +158,5 @@ def test_ratings_beyond_any_in_training_and_past_the_end():
     assert (tokens[0] - plain)[0, 0].abs().max() > 0.1
     assert not torch.allclose(tokens[0], tokens[1])
     torch.testing.assert_close(tokens[1], tokens[2])
-    for one in tokens:
-        torch.testing.assert_close(one[0, 1:], plain[0, 1:])
+    for token in tokens:
+        torch.testing.assert_close(token[0, 1:], plain[0, 1:])

@@ -20,7 +20,8 @@ from factorank.rerank.evaluation import (
 )
 from factorank.rerank.evaluation.protocol import default_rs
 from factorank.rerank.evaluation.scores import over_users, ranked, score_order, score_ranker
-from factorank.rerank.place_probabilities import list_law, reference_of
+from factorank.rerank.place_probabilities import list_law
+from factorank.rerank.reference import list_reference
 from factorank.training.random_streams import stream_seed
 from tests.rerank.small import SMALL, ranker, ratings
 
@@ -113,7 +114,7 @@ def test_calibration_of_a_law_that_is_true(masked, data):
     lists = draw_lists(data, 6, lists=6000)
     generator = torch.Generator().manual_seed(stream_seed(0, "references"))
     whole = lists.for_ranker(masked, 0)
-    reference = reference_of(whole, torch.rand((1, 8), generator=generator)[0])
+    reference = list_reference(whole, torch.rand((1, 8), generator=generator)[0])
     law = list_law(masked.model, whole, reference)
     drawn = law.sample(generator=torch.Generator().manual_seed(0))[:, :6]
     lists.order = reference.gather(-1, drawn)

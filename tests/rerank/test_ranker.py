@@ -1,4 +1,4 @@
-"""A ranker's answers: probabilities that are those of the law, and every way to ask."""
+"""A ranker's answers: probabilities that are those of the law, and every way to name items."""
 
 import itertools
 import math
@@ -16,8 +16,8 @@ from factorank.rerank.place_probabilities import (
     list_law,
     mean_place,
     place_probabilities,
-    reference_of,
 )
+from factorank.rerank.reference import list_reference
 from tests.rerank.small import SMALL, ranker, ratings
 
 
@@ -42,7 +42,7 @@ def some_lists(n, model_n, observed, rows=3):
 def test_places_are_those_of_all_orders_weighted_by_the_law(masked, n, observed):
     torch.manual_seed(0)
     lists = some_lists(n, 8, observed)
-    reference = reference_of(lists, torch.rand(8))
+    reference = list_reference(lists, torch.rand(8))
     law = list_law(masked.model, lists, reference)
     orders = torch.tensor(list(itertools.permutations(range(n))))
     padded = torch.nn.functional.pad(orders, (0, 8 - n), value=-1)
@@ -62,7 +62,7 @@ def test_places_are_those_of_all_orders_weighted_by_the_law(masked, n, observed)
 def test_samples_agree_with_exact_places(masked, causal):
     torch.manual_seed(0)
     lists = some_lists(6, 8, [4, 1, 0])
-    law = list_law(masked.model, lists, reference_of(lists, torch.rand(8)))
+    law = list_law(masked.model, lists, list_reference(lists, torch.rand(8)))
     exact = law_places(law, samples=0)
     drawn = law.sample((20_000,), generator=torch.Generator().manual_seed(1))
     share = (drawn[..., :6, None] == torch.arange(6)).float().mean(0).transpose(-1, -2)
@@ -74,10 +74,10 @@ def test_samples_agree_with_exact_places(masked, causal):
 
 
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])
-def test_one_observed_item_says_the_same_as_none(objective, masked, causal):
-    asked = masked if objective == "masked" else causal
+def test_one_observed_item_is_the_same_as_none(objective, masked, causal):
+    chosen = masked if objective == "masked" else causal
     items = list(range(100, 107))
-    none, one = asked.rerank(items, k=3), asked.rerank(items, [103], k=3)
+    none, one = chosen.rerank(items, k=3), chosen.rerank(items, [103], k=3)
     assert none.items == one.items
     torch.testing.assert_close(none.top, one.top, rtol=0, atol=0)
     assert [ranked.observed for ranked in one] == [item == 103 for item in one.items]
@@ -86,14 +86,14 @@ def test_one_observed_item_says_the_same_as_none(objective, masked, causal):
 @pytest.mark.parametrize("by", ["gain", "place", "mode", "sample"])
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])
 def test_the_observed_order_is_kept_exactly(objective, by, masked, causal):
-    asked = masked if objective == "masked" else causal
+    chosen = masked if objective == "masked" else causal
     chooser = np.random.default_rng(0)
     items = np.stack([chooser.permutation(12)[:8] + 100 for _ in range(40)])
     observed = np.stack([chooser.permutation(row)[:4] for row in items])
-    answer = asked.rerank(items, observed, by=by, samples=8, references=2)
-    for row, seen, ranked in zip(items.tolist(), observed.tolist(), answer.items, strict=True):
+    answer = chosen.rerank(items, observed, by=by, samples=8, references=2)
+    for row, wanted, ranked in zip(items.tolist(), observed.tolist(), answer.items, strict=True):
         assert sorted(ranked) == sorted(row)
-        assert [item for item in ranked if item in seen] == seen
+        assert [item for item in ranked if item in wanted] == wanted
 
 
 def test_an_answer_does_not_depend_on_how_or_with_whom_it_is_asked(masked):
@@ -124,7 +124,7 @@ def test_edge_cases(masked):
     everything = masked.rerank([101, 102, 103], [103, 101, 102], k=1)
     assert everything.items == [103, 101, 102]
     assert everything.place.tolist() == [0.0, 1.0, 2.0]
-    assert [(one.low, one.high) for one in everything] == [(0, 0), (1, 1), (2, 2)]
+    assert [(ranked.low, ranked.high) for ranked in everything] == [(0, 0), (1, 1), (2, 2)]
     assert everything.top.tolist() == [1.0, 0.0, 0.0]
     joined = masked.rerank([101, 102], [109, 101])
     assert sorted(joined.items) == [101, 102, 109]
@@ -135,7 +135,12 @@ def test_edge_cases(masked):
 def test_ratings_of_a_user_ties_and_nan(masked):
     answer = masked.rerank([], {101: 5.0, 102: 1.0, 103: math.nan, 104: 3.0})
     assert [item for item in answer.items if item != 103] == [101, 104, 102]
-    assert {one.item: one.observed for one in answer} == {101: True, 102: True, 103: False, 104: True}
+    assert {ranked.item: ranked.observed for ranked in answer} == {
+        101: True,
+        102: True,
+        103: False,
+        104: True,
+    }
     orders = {
         tuple(
             masked.rerank(
@@ -186,7 +191,7 @@ def test_faulty_arrays_are_explained_as_lists_are(masked):
 def test_saved_and_loaded(masked, tmp_path):
     masked.save(tmp_path)
     again = fr.Ranker.load(tmp_path)
-    answers = [one.rerank([101, 105, 109, 100], ["item 9", "item 0"]) for one in (masked, again)]
+    answers = [either.rerank([101, 105, 109, 100], ["item 9", "item 0"]) for either in (masked, again)]
     assert answers[0].items == answers[1].items
     torch.testing.assert_close(answers[0].top, answers[1].top, rtol=0, atol=0)
     assert again.setting == masked.setting
@@ -198,33 +203,33 @@ def test_saved_and_loaded(masked, tmp_path):
 
 
 def test_new_items_are_ranked_by_their_features():
-    asked = ranker(features=("mean", "given"), embedding_std=0.0, item_dropout=0.5, steps=150, lr=None)
-    table = asked.model.context.table[3]
-    raw = (table * asked.model.context.scale + asked.model.context.mean).tolist()
+    chosen = ranker(features=("mean", "given"), embedding_std=0.0, item_dropout=0.5, steps=150, lr=None)
+    table = chosen.model.context.table[3]
+    raw = (table * chosen.model.context.scale + chosen.model.context.mean).tolist()
     # With no embedding learnt apart from the features, a copy of an item is like the item itself.
-    torch.nn.init.zeros_(asked.model.context.embedding.weight)
-    by_id = asked.rerank([100, 103, 107, 111], [111, 100])
-    as_new = asked.rerank([100, "new", 107, 111], [111, 100], new={"new": raw})
+    torch.nn.init.zeros_(chosen.model.context.embedding.weight)
+    by_id = chosen.rerank([100, 103, 107, 111], [111, 100])
+    as_new = chosen.rerank([100, "new", 107, 111], [111, 100], new={"new": raw})
     assert as_new.items == ["new" if item == 103 else item for item in by_id.items]
     torch.testing.assert_close(as_new.top, by_id.top)
-    partly = asked.rerank([100, "new"], new={"new": {"height": 2.0}})
+    partly = chosen.rerank([100, "new"], new={"new": {"height": 2.0}})
     assert sorted(map(str, partly.items)) == ["100", "new"]
     with pytest.raises(fr.FactorankError, match="'weight'; the features are mean rating"):
-        asked.rerank(["new"], new={"new": {"weight": 1.0}})
+        chosen.rerank(["new"], new={"new": {"weight": 1.0}})
     with pytest.raises(fr.FactorankError, match="1 features; there are 4"):
-        asked.rerank(["new"], new={"new": [1.0]})
+        chosen.rerank(["new"], new={"new": [1.0]})
 
 
 def test_training_learns_what_users_prefer():
     """Half of the users like odd items, half even ones: two observed items tell which."""
     setting = fr.rerank.preset("small", **SMALL | {"steps": 300, "batch_size": 128, "width": 32})
-    asked = fr.Ranker.fit(ratings(400, taste=4.0), 0.1, setting=setting, device="cpu")
+    chosen = fr.Ranker.fit(ratings(400, taste=4.0), 0.1, setting=setting, device="cpu")
     items = [108, 109, 110, 111]
-    odd = asked.rerank(items, [103, 101, 102, 100], k=2, references=4)
-    even = asked.rerank(items, [102, 100, 103, 101], k=2, references=4)
+    odd = chosen.rerank(items, [103, 101, 102, 100], k=2, references=4)
+    even = chosen.rerank(items, [102, 100, 103, 101], k=2, references=4)
 
     def tops(answer):
-        return {one.item: one.top for one in answer}
+        return {ranked.item: ranked.top for ranked in answer}
 
     for item in items:
         liked, other = (odd, even) if item % 2 else (even, odd)
@@ -234,8 +239,8 @@ def test_training_learns_what_users_prefer():
 def test_a_user_with_fewer_ratings_than_n_is_a_shorter_list():
     data = ratings(least=5)
     setting = fr.rerank.preset("small", **SMALL | {"n": 12, "shortest": 5})
-    asked = fr.Ranker.fit(data, 0.2, setting=setting, device="cpu")
-    assert asked.model.n == 12
+    chosen = fr.Ranker.fit(data, 0.2, setting=setting, device="cpu")
+    assert chosen.model.n == 12
     few = data.of_users((data.lengths < 9).nonzero()[:, 0])  # nobody to validate on has n ratings
     assert fr.Ranker.fit(data, few, setting=setting, device="cpu").result.held_out > 0
     with pytest.raises(fr.FactorankError, match="up to 8 ratings, but a list takes 12"):
@@ -284,6 +289,6 @@ def test_mean_places_are_exact_under_autocast(generator):
     places = torch.rand(4, 50, 50, generator=generator).softmax(-1)
     exact = places.double() @ torch.arange(50.0).double()
     with torch.autocast("cpu", torch.bfloat16):
-        found = mean_place(places)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, exact.float())
+        mean = mean_place(places)
+    assert mean.dtype == torch.float32
+    torch.testing.assert_close(mean, exact.float())

@@ -39,9 +39,9 @@ def test_the_posterior_is_that_of_the_joint_normal_law(taste):
     ids = torch.tensor([[3, 0, 4, 1]])
     rated = torch.tensor([[4.5, torch.nan, 1.0, torch.nan]])
     mean, variance = conditional([3, 4], torch.tensor([4.5, 1.0]), ids[0])
-    found = taste(ids, None, rated)[0]
-    torch.testing.assert_close(found[:, 0] * NOISE**0.5, mean)
-    torch.testing.assert_close((found[:, 1] * NOISE**0.5).square(), variance)
+    posterior = taste(ids, None, rated)[0]
+    torch.testing.assert_close(posterior[:, 0] * NOISE**0.5, mean)
+    torch.testing.assert_close((posterior[:, 1] * NOISE**0.5).square(), variance)
 
 
 def test_an_order_stands_for_ratings_at_its_places(taste):
@@ -51,17 +51,17 @@ def test_an_order_stands_for_ratings_at_its_places(taste):
     torch.testing.assert_close(by_order[:1], taste(ids[:1], None, rated))
     assert by_order[1, :, 0].eq(0).all()
     torch.testing.assert_close(by_order[1, :, 1] * NOISE**0.5, FACTORS[ids[1]].norm(dim=-1))
-    told = torch.tensor([[torch.nan, 5.0, torch.nan, torch.nan]])  # a rating is better than a place
+    rated = torch.tensor([[torch.nan, 5.0, torch.nan, torch.nan]])  # a rating is better than a place
     mean, _ = conditional([3, 0], torch.tensor([4.5, 5.0]), ids[0])
-    torch.testing.assert_close(taste(ids[:1], torch.tensor([2]), told)[0, :, 0] * NOISE**0.5, mean)
+    torch.testing.assert_close(taste(ids[:1], torch.tensor([2]), rated)[0, :, 0] * NOISE**0.5, mean)
 
 
-def test_unknown_items_and_the_end_of_a_list_say_nothing(taste):
-    found = taste(torch.tensor([[3, 5, 0, -1]]), None, torch.tensor([[5.0, 4.0, torch.nan, torch.nan]]))
-    assert found[0, [1, 3], 0].eq(0).all()
-    assert float(found[0, 1, 1]) == pytest.approx(float(FACTORS.norm(dim=-1).mean()) / NOISE**0.5)
+def test_new_items_and_the_end_of_a_list_say_nothing(taste):
+    posterior = taste(torch.tensor([[3, 5, 0, -1]]), None, torch.tensor([[5.0, 4.0, torch.nan, torch.nan]]))
+    assert posterior[0, [1, 3], 0].eq(0).all()
+    assert float(posterior[0, 1, 1]) == pytest.approx(float(FACTORS.norm(dim=-1).mean()) / NOISE**0.5)
     alone = taste(torch.tensor([[3, 0]]), None, torch.tensor([[5.0, torch.nan]]))
-    assert (found[0, 2] - alone[0, 1]).abs().max() > 0  # an unknown item says something of the bias
+    assert (posterior[0, 2] - alone[0, 1]).abs().max() > 0  # a new item informs about the bias
 
 
 @pytest.mark.parametrize("size", [1, 2, 17])
@@ -98,9 +98,9 @@ def test_models_of_other_types(taste, dtype):
     context = FeatureContext(5, 8, ranks=True, ratings=True, taste=(2, 4)).eval()
     context.taste.load_state_dict(taste.state_dict())
     torch.nn.init.normal_(context.expected.weight)
-    told = torch.tensor([[3, 0, 4]]), None, torch.tensor([0]), torch.tensor([[4.5, torch.nan, torch.nan]])
-    wide = context(told)[0]
-    narrow = context.to(dtype)((*told[:3], told[3].double()))[0]
+    listed = torch.tensor([[3, 0, 4]]), None, torch.tensor([0]), torch.tensor([[4.5, torch.nan, torch.nan]])
+    wide = context(listed)[0]
+    narrow = context.to(dtype)((*listed[:3], listed[3].double()))[0]
     torch.testing.assert_close(narrow.float(), wide, atol=0.1, rtol=0.05)
 
 
@@ -151,14 +151,14 @@ def test_ratings_are_predicted_better_than_by_their_moments(monkeypatch):
     assert reached[1] > reached[0] + 10
 
 
-def test_the_model_that_made_the_ratings_is_found():
+def test_the_model_that_drew_the_ratings_is_recovered():
     ratings, means, factors = drawn_ratings(users=2000)
     taste = Taste(10, 2, taste_module.LEVELS)
     fit_taste(taste, ratings, torch.Generator().manual_seed(0))
     assert taste.levels.diff().le(0).all()  # best first
     held = likeliest(ratings, taste.items[:-1], *taste.noise, steps=1, anchor=1e9)[0]
     torch.testing.assert_close(held, taste.items[:-1], atol=1e-4, rtol=1e-4)
-    first = taste.noise[0], 4 * taste.noise[1]  # the bias is found as well
+    first = taste.noise[0], 4 * taste.noise[1]  # the bias is estimated as well
     item, noise, bias = likeliest(ratings, taste.items[:-1], *first, steps=100, anchor=0.0)
     means, factors = ratings.relevance(means + 5), factors * ratings.scale
     assert (item[:, 0] - means).abs().max() < 0.1 * ratings.scale

@@ -10,8 +10,9 @@ from torch import Tensor
 from factorank.permutations import inverse
 from factorank.rerank.evaluation.lists import EvaluationLists
 from factorank.rerank.evaluation.protocol import KS
-from factorank.rerank.place_probabilities import law_places, list_law, reference_of
+from factorank.rerank.place_probabilities import law_places, list_law
 from factorank.rerank.ranker import Ranker
+from factorank.rerank.reference import list_reference
 from factorank.training.random_streams import stream_seed
 
 LISTS_AT_ONCE = 2048
@@ -92,5 +93,5 @@ def _laws(
     for start in range(0, len(whole), at_once):
         rows = slice(start, start + at_once)
         part = whole.part(rows).to(ranker.device)
-        reference = reference_of(part, keys.to(ranker.device), kind=ranker.reference)
+        reference = list_reference(part, keys.to(ranker.device), kind=ranker.reference)
         yield rows, reference, list_law(ranker.model, part, reference, nfe)
