@@ -244,7 +244,7 @@ class Jigsaw:
         return self.action.run()
 
 
-def other_run(error: "OtherRunError", command: Train) -> str:
+def other_run(error: "OtherRunError", command: JigsawTrain) -> str:
     """That a folder holds another run, in terms of the options of the command line."""
     names = {name: option_name(command, name) or name for name in error.stored}
     options = ", ".join(f"{names[name]} {value}" for name, value in error.stored.items())
