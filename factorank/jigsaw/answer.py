@@ -25,7 +25,7 @@ LARGEST = 1024
 """The side, in pixels, to which a larger picture is scaled down before it is cut."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Answer:
     """A solved puzzle."""
 
@@ -143,12 +143,14 @@ def _model_for(grid: int | tuple[int, int] | None, model: PermutationModel | Non
 
 
 def _checked_pieces(puzzle: Any, grid: int) -> Tensor:
-    pieces = torch.as_tensor(puzzle).cpu()
-    if pieces.dtype != torch.uint8 or pieces.ndim != 4 or pieces.shape[-1] != 3 or pieces.numel() == 0:
+    # A copy: torch takes no array that is read-only or runs backward.
+    array = np.array(puzzle.detach().cpu().numpy() if isinstance(puzzle, Tensor) else puzzle)
+    if array.dtype != np.uint8 or array.ndim != 4 or array.shape[-1] != 3 or array.size == 0:
         raise FactorankError(
             "a puzzle is the path of a picture or pieces uint8 (n, height, width, 3), not"
-            f" {pieces.dtype} {tuple(pieces.shape)}"
+            f" {array.dtype} {array.shape}"
         )
+    pieces = torch.from_numpy(array)
     if len(pieces) != grid**2:
         raise FactorankError(f"a {grid}×{grid} puzzle has {grid**2} pieces, not {len(pieces)}")
     return pieces
