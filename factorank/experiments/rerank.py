@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from factorank.data.ratings import Ratings
@@ -36,10 +37,7 @@ from factorank.rerank.expected_gain import mean_gains
 
 USERS = "users.safetensors"
 """The file of a run with the NDCG of the unobserved items of each user, by ``seed/n/r/k``."""
-TRAINED = (
-    *("label", "reference", "masks", "width", "depth", "heads", "dropout", "item_dropout", "rank"),
-    "shortest",
-)
+TRAINED = ("label", "reference", "masks", "width", "depth", "heads", "dropout", "item_dropout", "rank")
 """Settings that every row of a ranker holds."""
 
 
@@ -148,7 +146,6 @@ def evaluate(
         "references": evaluation.query.references,
         "on": on,
         "seed": evaluation.seed,
-        "parameters": parameters_beside_items(ranker),
     } | trained_facts(ranker)
     return (
         [{"experiment": "rerank"} | about | row for row in rows],
@@ -243,8 +240,6 @@ def tuned_rs(n: int) -> list[int]:
 
 def gather(out: str | Path) -> list[dict[str, Any]]:
     """The rows of all evaluated runs of a folder, written to one file, and the leads over baselines."""
-    from safetensors.torch import load_file
-
     out = Path(out)
     rows, bins = gather_rows(out, "rows"), gather_rows(out, "calibration")
     ahead = lead_rows(
@@ -286,24 +281,19 @@ def _last_arguments(evaluation: Evaluation, on: str) -> str:
 
 
 def trained_facts(ranker: Ranker) -> dict[str, Any]:
-    """The settings and results of a ranker's training, for its rows."""
-    facts: dict[str, Any] = {}
-    if (setting := ranker.setting) is not None:
-        facts = {name: value for name, value in asdict(setting).items() if name in TRAINED}
-        facts |= {"features": "+".join(setting.features), "trained_n": setting.n}
-    if (result := ranker.result) is not None:
-        facts |= {
-            "trained_steps": result.steps,
-            "train_seconds": round(result.seconds, 1),
-            "held_out_nats": result.held_out,
-        }
+    """The settings, the size and the results of a ranker's training, for its rows."""
+    model, setting, result = ranker.model, ranker.setting, ranker.result
+    table = model.context.embedding.weight  # type: ignore[union-attr]
+    beside_items = sum(parameter.numel() for parameter in model.parameters()) - table.numel()  # type: ignore[operator]
+    facts: dict[str, Any] = {"parameters": beside_items}
+    if setting is not None:
+        facts |= {name: value for name, value in asdict(setting).items() if name in TRAINED}
+        facts |= {"features": "+".join(setting.features), "shortest": setting.shortest}
+        facts["trained_n"] = setting.n
+    if result is not None:
+        seconds = round(result.seconds, 1)
+        facts |= {"trained_steps": result.steps, "train_seconds": seconds, "held_out_nats": result.held_out}
     return facts
-
-
-def parameters_beside_items(ranker: Ranker) -> int:
-    """The number of parameters beside the table of items."""
-    total = sum(parameter.numel() for parameter in ranker.model.parameters())
-    return total - ranker.model.context.embedding.weight.numel()  # type: ignore[union-attr,operator]
 
 
 def fingerprint(ratings: Ratings) -> str:
@@ -315,7 +305,5 @@ def fingerprint(ratings: Ratings) -> str:
 
 
 def _write_user_scores(folder: Path, user_scores: dict[str, Tensor]) -> None:
-    from safetensors.torch import save
-
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / USERS, save(user_scores))
