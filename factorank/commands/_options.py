@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -19,7 +19,7 @@ class RankingsTable:
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """Rankings: a PrefLib file (.soc, .soi, .toc, .toi), or a CSV or parquet table."""
     format: Literal["orders", "ranks", "long", "soc", "soi", "toc", "toi", "csv", "parquet"] | None = None
-    """The layout of a table or the kind of file, where suffix and columns do not tell."""
+    """The layout of a table or the kind of file, where suffix and columns do not say it."""
     break_ties: tyro.conf.FlagCreatePairsOff[bool] = False
     """Put tied items in a random order, drawn for each voter."""
     first_rank: int = 1
@@ -27,8 +27,8 @@ class RankingsTable:
     seed: int = 0
     """Decides everything random."""
 
-    def read(self, generator: "torch.Generator") -> "Rankings":
-        """The rankings, complete and strict."""
+    def read(self, generator: "torch.Generator", **options: Any) -> "Rankings":
+        """The rankings, complete and strict; ``options`` are those of :func:`factorank.votes.read_votes`."""
         from factorank.votes import read_votes
 
         return read_votes(
@@ -36,8 +36,8 @@ class RankingsTable:
             self.format,
             first_rank=self.first_rank,
             break_ties=self.break_ties,
-            complete=True,
             generator=generator,
+            **{"complete": True} | options,
         )
 
 
@@ -48,16 +48,6 @@ class RankingsFile(RankingsTable):
     unranked: Literal["below", "incomparable"] | None = None
     """What a ranking says of items it leaves out: that they come last, or nothing."""
 
-    def read(self, generator: "torch.Generator", merge: bool = True) -> "Rankings":
-        """The rankings, strict, and complete unless ``unranked`` says what to make of it."""
-        from factorank.votes import read_votes
-
-        return read_votes(
-            self.file,
-            self.format,
-            first_rank=self.first_rank,
-            unranked=self.unranked,
-            break_ties=self.break_ties,
-            merge=merge,
-            generator=generator,
-        )
+    def read(self, generator: "torch.Generator", **options: Any) -> "Rankings":
+        """The rankings, strict, and complete unless ``--unranked`` says how items left out are ranked."""
+        return super().read(generator, unranked=self.unranked, complete=False, **options)

@@ -18,9 +18,9 @@ class Saved:
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """What `factorank fit` saved, or the run of a trained model."""
     nfe: int | None = None
-    """For a model: network evaluations per order, from 1 to n; n unless given."""
+    """For a model: network evaluations per order, from 1 to n; by default n."""
     unmask: Literal["random", "left-to-right", "right-to-left", "confident"] | None = None
-    """For a masked model: which positions of the code are revealed first; random unless given."""
+    """For a masked model: which positions of the code are revealed first; by default random."""
 
     def open(self) -> "tuple[PermutationDistribution | PermutationLaw, list[str]]":
         """The law, fitted or learnt, and the names of its items."""

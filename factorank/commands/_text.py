@@ -26,7 +26,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = 
 
 
 def counted(count: int, thing: str) -> str:
-    """How many there are of a thing.
+    """A number and its noun.
 
     >>> counted(1, "ranking"), counted(2, "ranking")
     ('1 ranking', '2 rankings')
@@ -35,7 +35,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """The text, cut to so many columns."""
+    """The text, cut to ``most`` columns."""
     if width(text) <= most:
         return text
     while width(text) > most - 1:
@@ -44,7 +44,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns a terminal gives the text: two for wide characters, none for combining ones."""
+    """The columns that a terminal gives the text: two for wide characters, none for combining ones."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
     )

@@ -30,10 +30,10 @@ class Fit(RankingsFile):
     penalty: float = 0.0
     """On the squared logits of Plackett-Luce, which keeps them finite."""
     bootstrap: int | None = None
-    """Refits to voters drawn with replacement, for the intervals; 100 unless given, none for Mallows
+    """Refits to voters drawn with replacement, for the intervals; by default 100, none for Mallows
     laws of rankings that leave items out, where each refit is slow."""
     out: Path | None = None
-    """The folder to save law, report and picture in; runs/fit/FILE-MODEL unless given."""
+    """The folder to save law, report and picture in; by default runs/fit/FILE-MODEL."""
     picture: bool = True
     """Whether to draw the picture."""
 
@@ -46,7 +46,10 @@ class Fit(RankingsFile):
         from factorank.files import folder_made_whole, write_json
 
         if self.bootstrap is not None and self.bootstrap < 0:
-            raise FactorankError(f"--bootstrap is the number of refits, 0 or more, not {self.bootstrap}")
+            raise FactorankError(
+                f"{{parameter}} is the number of refits, 0 or more, not {self.bootstrap}",
+                parameter="bootstrap",
+            )
         out = self.out or Path("runs") / "fit" / f"{self.file.stem}-{self.model}"
         check_place(out)
         generator = torch.Generator().manual_seed(self.seed)
@@ -111,9 +114,7 @@ def report(facts: dict[str, Any]) -> str:
         figures.append(["consensus", proven])
     lines += [f"  {name:<15}  {value}" for name, value in figures]
     for text in facts["warnings"]:
-        lines += textwrap.wrap(
-            "warning: " + name_items(text.replace("penalty=", "--penalty"), items), 79, subsequent_indent="  "
-        )
+        lines += textwrap.wrap("warning: " + name_items(text, items), 79, subsequent_indent="  ")
     if facts["refits"]:
         lines += [
             "",
@@ -126,7 +127,7 @@ def report(facts: dict[str, Any]) -> str:
 
 
 def name_items(text: str, items: list[str]) -> str:
-    """Item numbers in a message, with their names beside them, and components counted from 1 as above."""
+    """A message with the names of items beside their numbers, and components counted from 1 as above."""
     text = re.sub(r"\bcomponent (\d+)", lambda match: f"component {int(match[1]) + 1}", text)
 
     def named(match: re.Match[str]) -> str:
@@ -170,7 +171,7 @@ NOTES = {
     "logit": "logit: a difference of d between two items means odds of e^d.",
     "phi": "phi: the factor in probability for each item passed; 0 sure, 1 uniform.",
 }
-"""What the parameters that each item has mean."""
+"""The meaning of parameters that each item has."""
 
 
 def _number(value: float | None) -> str:

@@ -16,9 +16,9 @@ class Sample(Saved):
     count: int = 10
     """How many orders to draw."""
     out: Path | None = None
-    """The file to write them to: a table (.csv, .parquet) or PrefLib's .soc; printed if none is given."""
+    """The file to write them to: a table (.csv, .parquet) or PrefLib's .soc; by default they are printed."""
     format: Literal["orders", "ranks", "long"] | None = None
-    """With --out: the layout of a table, orders unless given."""
+    """With --out: the layout of a table, by default orders."""
     seed: int = 0
     """Decides the draws."""
 
@@ -28,7 +28,7 @@ class Sample(Saved):
         from factorank.data import Rankings, write_rankings
 
         if self.count < 1:
-            raise FactorankError(f"--count is at least 1, not {self.count}")
+            raise FactorankError(f"{{parameter}} is at least 1, not {self.count}", parameter="count")
         table = self.out is not None and self.out.suffix.lower() in (".csv", ".parquet")
         if self.format is not None and not table:
             raise FactorankError(f"--format {self.format} is the layout of a table: give --out FILE.csv, too")

@@ -23,7 +23,7 @@ class Score(RankingsFile, Saved):
     """For a model that unmasks at random, where there is only a bound: how many partitions it averages."""
     out: Path | None = None
     """The CSV file to write the bits to, a row for each ranking of the file in its order, with the number of
-    voters; printed for each different ranking if none is given. A column bits_bound holds upper bounds."""
+    voters; by default they are printed for each different ranking. A column bits_bound holds upper bounds."""
 
     def run(self) -> None:
         import torch

@@ -46,7 +46,7 @@ class Train(RankingsTable):
     patience: int | None = None
     """Stop after so many of the 50 held-out scores without a better one."""
     out: Path | None = None
-    """The folder of the run; runs/train/FILE-CODE-OBJECTIVE unless given."""
+    """The folder of the run; by default runs/train/FILE-CODE-OBJECTIVE."""
 
     def run(self) -> int:
         import torch
@@ -92,7 +92,7 @@ class Train(RankingsTable):
 
 
 def report(model: "PermutationModel", result: "TrainResult") -> str:
-    """What was trained and how well it describes rankings, in bits."""
+    """The model that was trained, and the bits it needs for a ranking."""
     weights = sum(weight.numel() for weight in model.parameters())
     lines = [
         f"{model.code.name} code, {model.objective}, {weights:,} weights: {counted(result.steps, 'step')} in"

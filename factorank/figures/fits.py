@@ -9,9 +9,9 @@ from factorank.figures.drawing import pyplot_module, save
 def fit_figure(facts: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """A heat map for each component of a fitted law: how likely each item is at each place.
 
-    Items are in the order of the consensus, so a sure one lies on the diagonal. A circle marks an item's
-    place in the consensus, a bar through it the middle 95% of its places in refits to other draws of voters.
-    ``facts`` is what ``fit.json`` holds.
+    Items are in the order of the consensus, so that a sure item is on the diagonal. A circle marks an item's
+    place in the consensus. A bar through it marks the middle 95% of its places in refits to other draws of
+    voters. ``facts`` are those of ``fit.json``.
     """
     pyplot = pyplot_module()
     from matplotlib import patheffects as effects

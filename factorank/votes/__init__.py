@@ -2,7 +2,7 @@
 
 * Read and write rankings: :func:`read_votes` for strict rankings that are ready to be fitted,
   :func:`read_rankings` and :func:`write_rankings` for any, :class:`Rankings` for those in memory.
-* Fit: :func:`fit_family` fits a law of one of the :data:`FAMILIES` under :class:`FitSettings`, mixtures
+* Fit: :func:`fit_family` fits a law of one of the :data:`FAMILIES` with :class:`FitSettings`, mixtures
   included. Top lists and rankings of subsets are fitted where the family allows it.
 * Judge: :func:`compare` scores all families on held-out voters, :func:`bootstrap` refits a law to voters
   drawn with replacement, :func:`summary` gives consensus, parameters and their intervals.

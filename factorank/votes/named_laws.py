@@ -44,8 +44,8 @@ def open_law(
     model = PermutationModel.from_pretrained(path)
     if model.context is not None:
         raise FactorankError(
-            f"the model in {path} is conditional on a context ({type(model.context).__name__}), which only"
-            " model.distribution(context) in Python can be given"
+            f"the model in {path} is conditional on a context ({type(model.context).__name__}); in Python"
+            " model.distribution(context) takes it"
         )
     return model.distribution(nfe=nfe, unmask=unmask), _model_items(path, model.n)
 

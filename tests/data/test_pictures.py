@@ -94,7 +94,7 @@ def tiff_of_colours(colours, order, *, packed=False):
     strips = [colours[row : row + 2].astype(f"{order}u2").tobytes() for row in range(0, height, 2)]
     strips = [zlib.compress(strip) for strip in strips] if packed else strips
     count, extra = len(strips), [(338, 4, 1, 2)] * (bands - 3)  # a fourth band is opacity
-    bits = 8 + 2 + 12 * (9 + len(extra)) + 4  # where the numbers lie that do not fit into the table
+    bits = 8 + 2 + 12 * (9 + len(extra)) + 4  # the place of numbers that do not fit into the table
     places, sizes = bits + 2 * bands, [len(strip) for strip in strips]
     starts = [places + 8 * count + sum(sizes[:i]) for i in range(count)]
     table = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, bands, bits), (259, 4, 1, 8 if packed else 1)]
@@ -107,7 +107,7 @@ def tiff_of_colours(colours, order, *, packed=False):
 
 
 @pytest.mark.parametrize(
-    "made",
+    "encode",
     [
         png_of_colours,
         lambda colours: tiff_of_colours(colours, "<"),
@@ -119,13 +119,13 @@ def tiff_of_colours(colours, order, *, packed=False):
 )
 @pytest.mark.parametrize("bands", [3, 4])
 @pytest.mark.parametrize("bits", [4, 8, 10, 12, 14, 16])
-def test_colours_of_fewer_bits_than_the_file_has_are_seen(made, bands, bits, tmp_path):
+def test_colours_of_fewer_bits_than_the_file_has_are_seen(encode, bands, bits, tmp_path):
     high = 2**bits - 1
     colours = np.random.default_rng(bits).integers(0, high + 1, (5, 7, bands), dtype=np.uint16)
     colours[0, 0] = high
     colours[..., 3:] = 65535
     path = tmp_path / "a"
-    path.write_bytes(made(colours))
+    path.write_bytes(encode(colours))
     read = read_picture(path)
     if bits == 16:  # the upper byte is as good
         assert np.array_equal(read, colours[..., :3] >> 8)
@@ -272,7 +272,7 @@ def test_other_large_pictures_are_refused_by_name_size_and_limit(kind, whose, mo
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 999)
     with pytest.raises(fr.FactorankError) as caught:
         read_picture(path)
-    # Pillow's reader of WebP looks at Pillow's limit before it tells the width and the height.
+    # Pillow's reader of WebP looks at Pillow's limit before it names the width and the height.
     size = "(50×40|2,000)" if kind == "webp" and whose == "pillow" else "50×40"
     refused = f"the picture has {size} pixels, more than the 1,998 that are unpacked; make it smaller first"
     assert re.fullmatch(f"{path}: {refused}", str(caught.value))

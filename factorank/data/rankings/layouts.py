@@ -2,7 +2,8 @@
 
 * ``orders``: a column for each place (``place 1``, ``place 2``, …), best first, holding items' names; tied
   items share a cell, ``B = C``; a shorter ranking leaves its last cells empty.
-* ``ranks``: a column for each item, holding its rank from 1; tied items share one, unranked ones have none.
+* ``ranks``: a column for each item, holding its rank from 1; tied items share a rank, unranked items have an
+  empty cell.
 * ``long``: columns ``voter``, ``item`` and ``rank``, a line for each voter and item; an empty rank means
   that the item is not ranked.
 

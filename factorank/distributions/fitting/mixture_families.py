@@ -184,7 +184,7 @@ class PlackettLuceFamily(Family):
         edges = pairwise_counts_of_ranks(self._ranks(rows), weights) > 1e-3
         if self.penalty or weights.sum() < 1e-3 or len(edges) == 1 or strongly_connected(edges):
             return []
-        return [f"in component {k} {text}; a penalty= above 0 settles it" for text in explain(edges)[0]]
+        return [f"in component {k} {text}; a penalty above 0 settles it" for text in explain(edges)[0]]
 
 
 FAMILIES: dict[str, type[Family]] = {

@@ -46,7 +46,7 @@ def fit_plackett_luce(
     if n > 1 and not strongly_connected(edges):
         reasons, groups_of_items, levels = explain(edges)
         if penalty == 0:
-            warnings = [f"{text}; a penalty= above 0 settles it" for text in reasons]
+            warnings = [f"{text}; a penalty above 0 settles it" for text in reasons]
             for text in warnings:
                 python_warnings.warn(text, FitWarning, stacklevel=3)
             parts, level = groups_of_items, levels

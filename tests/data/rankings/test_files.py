@@ -1,4 +1,4 @@
-"""Files of rankings: what is written is read back, and whatever is wrong is named with file and line."""
+"""Files of rankings: what is written is read back, and every fault is named with file and line."""
 
 import codecs
 
@@ -381,8 +381,8 @@ def test_damaged_files_are_read_or_refused_with_their_name(suffix, data, tmp_pat
         )
     path.write_bytes(content)
     try:
-        found = read_rankings(path)
+        votes = read_rankings(path)
     except fr.RankingsError as error:
         assert str(error).startswith(str(path))  # noqa: PT017
     else:
-        assert found.n >= 1
+        assert votes.n >= 1

@@ -1,4 +1,4 @@
-"""Ratings from files: every format gives the same ratings, and whatever is wrong with a file is said."""
+"""Ratings from files: every format gives the same ratings, and every fault of a file is named."""
 
 import io
 import os
@@ -85,21 +85,21 @@ def test_the_csv_releases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", ["csv", "tsv", "parquet", "semicolons", "no names", "asked", "text ids", "wide ids"]
+    "kind", ["csv", "tsv", "parquet", "semicolons", "no names", "named", "text ids", "wide ids"]
 )
 def test_any_table(tmp_path, kind):
     users, items, values = (list(column) for column in zip(*reversed(ROWS), strict=True))
     frame = polars.DataFrame({"note": ["a,b"] * 5, "User ID": users, "product_id": items, "Stars": values})
-    expected, asked, file = ROWS, {}, tmp_path / "table.csv"
+    expected, named, file = ROWS, {}, tmp_path / "table.csv"
     if kind == "text ids":
         frame = frame.with_columns(polars.format("u{}", "User ID").alias("User ID"))
         expected = [(f"u{u}", i, v) for u, i, v in ROWS]
     if kind == "wide ids":
         frame = frame.with_columns(polars.col("product_id") * 10**15)
         expected = [(u, i * 10**15, v) for u, i, v in ROWS]
-    if kind == "asked":
+    if kind == "named":
         frame = frame.rename({"User ID": "A", "product_id": "B", "Stars": "C"})
-        asked = {"user": "A", "item": "B", "rating": "C"}
+        named = {"user": "A", "item": "B", "rating": "C"}
     if kind == "parquet":
         file = tmp_path / "table.parquet"
         frame.write_parquet(file)
@@ -108,7 +108,7 @@ def test_any_table(tmp_path, kind):
         frame.select("User ID", "product_id", "Stars").write_csv(file, include_header=False, separator="\t")
     else:
         frame.write_csv(file, separator={"tsv": "\t", "semicolons": ";"}.get(kind, ","))
-    assert as_rows(load_ratings(file, **asked)) == expected
+    assert as_rows(load_ratings(file, **named)) == expected
 
 
 @pytest.mark.parametrize("size", [1, 7, 40, 1000])

@@ -95,8 +95,10 @@ def test_filter_counts_items_over_all_users_and_users_over_the_items_kept(small)
         for s in range(60)
     }
     assert chosen == set(itertools.combinations("wxyz", 2))
-    one, same = (small.filter(min_item_ratings=1, item_count=2, min_user_ratings=1, seed=5) for _ in range(2))
-    assert as_rows(one) == as_rows(same) == [row for row in sorted(ROWS) if row[1] in one.ids]
+    first, same = (
+        small.filter(min_item_ratings=1, item_count=2, min_user_ratings=1, seed=5) for _ in range(2)
+    )
+    assert as_rows(first) == as_rows(same) == [row for row in sorted(ROWS) if row[1] in first.ids]
     with pytest.raises(RatingsError, match="most rated of 4 has 3"):
         small.filter(min_item_ratings=4)
     with pytest.raises(RatingsError, match="most active of 3 users rated 4"):
@@ -120,14 +122,16 @@ def test_split_parts_the_users():
 def test_lists_hold_a_users_ratings_each_once(small):
     generator = torch.Generator().manual_seed(0)
     items, relevance = small.draw(3, 500, generator)
-    given = {(user, item): value for user, item, value in ROWS}
+    rating_of = {(user, item): value for user, item, value in ROWS}
     users = {"ann": {"w", "x", "y", "z"}, "cat": {"w", "x", "z"}}
     counts = dict.fromkeys(users, 0)
     for row, values in zip(items.tolist(), relevance.tolist(), strict=True):
         names = [small.ids[i] for i in row]
         assert len(set(names)) == 3
         fits = [
-            user for user in users if set(names) <= users[user] and [given[user, n] for n in names] == values
+            user
+            for user in users
+            if set(names) <= users[user] and [rating_of[user, n] for n in names] == values
         ]
         assert len(fits) == 1  # bob has two ratings, too few
         counts[fits[0]] += 1
@@ -139,9 +143,9 @@ def test_lists_hold_a_users_ratings_each_once(small):
 def test_every_sequence_of_places_is_equally_likely(length, n, generator):
     places = random_places(torch.full((40_000,), length), n, generator)
     possible = list(itertools.permutations(range(length), n))
-    found = [tuple(row) for row in places.tolist()]
-    assert set(found) == set(possible)
-    assert chisquare([found.count(each) for each in possible]).pvalue > 0.001
+    drawn = [tuple(row) for row in places.tolist()]
+    assert set(drawn) == set(possible)
+    assert chisquare([drawn.count(each) for each in possible]).pvalue > 0.001
 
 
 def test_places_follow_the_swaps_of_fisher_yates(monkeypatch):
@@ -190,10 +194,10 @@ def test_a_captured_graph_draws_new_lists_at_every_replay(small):
     first = items.clone()
     graph.replay()
     assert not torch.equal(items, first)
-    given = {(small.user_ids.index(u), small.ids.index(i)): value for u, i, value in ROWS}
+    rating_of = {(small.user_ids.index(u), small.ids.index(i)): value for u, i, value in ROWS}
     for row, values in zip(items.tolist(), relevance.tolist(), strict=True):
         pairs = [pair for pair in zip(row, values, strict=True) if pair[0] >= 0]
-        assert any(all(given.get((user, i)) == value for i, value in pairs) for user in range(3))
+        assert any(all(rating_of.get((user, i)) == value for i, value in pairs) for user in range(3))
 
 
 def test_too_few_ratings_for_a_list_are_refused(small, generator):
@@ -207,10 +211,10 @@ def test_too_few_ratings_for_a_list_are_refused(small, generator):
 
 
 def test_lists_of_given_users_repeat_with_the_generator(small):
-    one, same = (small.lists(3, torch.tensor([2, 0]), torch.Generator().manual_seed(4)) for _ in range(2))
-    assert torch.equal(one[0], same[0])
-    assert torch.equal(one[1], same[1])
-    assert set(one[0][0].tolist()) == {0, 1, 3}  # cat's
+    first, same = (small.lists(3, torch.tensor([2, 0]), torch.Generator().manual_seed(4)) for _ in range(2))
+    assert torch.equal(first[0], same[0])
+    assert torch.equal(first[1], same[1])
+    assert set(first[0][0].tolist()) == {0, 1, 3}  # cat's
 
 
 def test_order_is_best_first_with_ties_at_random_and_padding_last(generator):
@@ -218,9 +222,9 @@ def test_order_is_best_first_with_ties_at_random_and_padding_last(generator):
     orders = order_of(relevance, generator)
     assert (orders[:, 0] == 1).all()
     assert (orders[:, 4:] == torch.tensor([4, 5])).all()
-    found = [tuple(row) for row in orders[:, 1:4].tolist()]
+    drawn = [tuple(row) for row in orders[:, 1:4].tolist()]
     possible = list(itertools.permutations([0, 2, 3]))
-    assert chisquare([found.count(each) for each in possible]).pvalue > 0.01
+    assert chisquare([drawn.count(each) for each in possible]).pvalue > 0.01
 
 
 def test_saved_ratings_are_read_back(small, tmp_path):
@@ -263,9 +267,9 @@ def test_a_damaged_copy_is_refused(small, tmp_path):
 
 
 def test_one_user_and_one_item():
-    one = Ratings.from_rows([1], [1], [3.0])
-    items, relevance = one.draw(1, 4)
+    single = Ratings.from_rows([1], [1], [3.0])
+    items, relevance = single.draw(1, 4)
     assert items.tolist() == [[0]] * 4
     assert relevance.tolist() == [[3.0]] * 4
-    assert one.draw(0, 4)[0].shape == (4, 0)
+    assert single.draw(0, 4)[0].shape == (4, 0)
     assert order_of(relevance).tolist() == [[0]] * 4
