@@ -1,5 +1,6 @@
 """The public names of factorank, nothing else. ``import factorank`` offers them, loaded at first use."""
 
+from factorank import votes
 from factorank.codes import (
     Code,
     FisherYates,
@@ -115,5 +116,6 @@ __all__ = [
     "save_law",
     "train",
     "ulam",
+    "votes",
     "write_rankings",
 ]
