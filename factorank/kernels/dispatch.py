@@ -12,7 +12,8 @@ blocks    ``gpu.blocks``: a stack as one operator          ``models.transformer.
 cache     ``gpu.cache``: the next token through a stack    ``cache.BlockCache``: the blocks' own caches
 edges     ``gpu.edges``: all rounds as one operator        ``jigsaw.edges.EdgeRound``, one by one
 update    ``gpu.optimizer``: clip, AdamW, average at once  torch's AdamW, then the average
-recording ``gpu.graphs``: the replay of a CUDA graph       the function itself
+capture   ``gpu.step_graph``: the training step replayed   the step run eagerly
+recording ``gpu.graphs``: a draw or a solution replayed    the function that computes it
 codes     ``codes.cpu`` (numba), ``codes.cuda`` (CUDA C)   ``codes.reference``: plain torch
 ========= ================================================ ===============================================
 
@@ -35,7 +36,7 @@ from torch import Tensor
 from factorank.kernels.attention import attend_packed
 from factorank.kernels.cache import BlockCache, Cache
 
-Path = Literal["attention", "blocks", "cache", "edges", "update", "recording", "codes"]
+Path = Literal["attention", "blocks", "cache", "edges", "update", "capture", "recording", "codes"]
 Parameters = Callable[[], Iterable[Tensor]]
 NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges")
 """The paths inside of a model's forward pass."""
@@ -76,8 +77,10 @@ class Facts(NamedTuple):
     """A CUDA graph is being captured on the current stream."""
     step_captured: bool = False
     """The training step is run as a CUDA graph."""
+    processes: int = 1
+    """How many train the same weights."""
     alone: bool = True
-    """No other process trains the same weights."""
+    """No engine for several processes wraps the optimizer."""
 
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -100,6 +103,7 @@ CONDITIONS: dict[Path, Callable[[Facts], bool]] = {
         and all(generation in (9, 10) for generation in f.generations)
     ),
     "update": lambda f: f.cuda and f.triton and f.step_captured and f.alone and f.weights == F32,
+    "capture": lambda f: f.cuda and f.processes == 1,
     # Beyond so many tokens the device takes longer than the host, which then need not be relieved.
     "recording": lambda f: f.cuda and f.rows * f.tokens <= 2**17 and not f.capturing,
 }  # fmt: skip
@@ -239,11 +243,17 @@ def edge_rounds(
 def fuses_update(weights: Sequence[Tensor], *, captured: bool, alone: bool) -> bool:
     """Whether the weights are updated by ``gpu.optimizer`` in a training step.
 
-    ``captured``: the step is run as a CUDA graph. ``alone``: no other process trains the same weights.
+    ``captured``: the step is run as a CUDA graph. ``alone``: no engine for several processes wraps the
+    optimizer.
     """
     dtype = _common_dtype(weights) if all(weight.is_contiguous() for weight in weights) else None
     cuda = all(weight.is_cuda for weight in weights)
     return runs_fast("update", Facts(cuda, TRITON, weights=dtype, step_captured=captured, alone=alone))
+
+
+def captures_step(device: torch.device, processes: int) -> bool:
+    """Whether a training step may be run as a CUDA graph."""
+    return runs_fast("capture", Facts(device.type == "cuda", processes=processes))
 
 
 def records(device: torch.device, tokens: int) -> bool:

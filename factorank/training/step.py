@@ -14,16 +14,14 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from factorank.errors import TrainingError
-from factorank.kernels.gpu.graphs import recover
+from factorank.kernels import dispatch
+from factorank.kernels.gpu.step_graph import StepGraph
 from factorank.training.batches import Shape, Source
 from factorank.training.optimizers import make_update
 from factorank.training.optimizers.adamw import trained_weights
 from factorank.training.optimizers.average import Average
 from factorank.training.processes import World
 from factorank.training.settings import TrainSettings
-
-EAGER_STEPS = 3
-"""Steps run eagerly before a graph is captured: they make the optimizer's state and cuBLAS's workspaces."""
 
 
 class Objective(nn.Module):
@@ -62,23 +60,23 @@ class Step:
         settings: TrainSettings,
     ) -> None:
         device = world.device
-        one_gpu = device.type == "cuda" and world.size == 1
-        if settings.capture is True and not one_gpu:
+        able = dispatch.captures_step(device, world.size)
+        if settings.capture is True and not able:
             raise TrainingError(
                 f"{{parameter=True}} needs one CUDA device, not {world.size} × {device.type}",
                 parameter="capture",
             )
-        self.capturing = one_gpu and bool(settings.capture)
+        graph = StepGraph(device, streams.values()) if able and settings.capture else None
         self.model, self.source, self.shape, self.streams = model, source, shape, streams
         self.world, self.settings = world, settings
         self._draw_noise = getattr(model, "noise", None)
         bf16 = settings.precision == "bf16"
-        self.objective = world.set_up(Objective(model, bf16, device, cache=not self.capturing))
+        self.objective = world.set_up(Objective(model, bf16, device, cache=graph is None))
         self.named = trained_weights(model)
         self.weights: list[Tensor] = [weight for _, weight in self.named]
         self.average = None if settings.ema is None else Average(self.weights, settings.ema)
         self.update = make_update(
-            model, device, settings, self.average, captured=self.capturing, alone=world.alone
+            model, device, settings, self.average, captured=graph is not None, alone=world.alone
         )
         world.adopt(self.update)
         if settings.compile:
@@ -88,9 +86,7 @@ class Step:
         self.count = 0
         """Steps in the sum of losses."""
         self._lr_now = settings.lr
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._stream = torch.cuda.Stream(device) if self.capturing else None
-        self._eager_steps = 0
+        self._graph = graph
 
     def run(self, step: int, lr: float) -> None:
         """Do a step, counted from 0. On CUDA this returns before the device has done it."""
@@ -100,15 +96,12 @@ class Step:
         if lr != self._lr_now:
             self._lr_now = lr
             self.update.set_lr(lr)
-        if self.capturing and self._graph is None and self._eager_steps == EAGER_STEPS:
-            self._capture()
-        if self._graph is not None:
-            self._graph.replay()
-        elif self.capturing:
-            self._eager_steps += 1
-            self._run_on_side_stream()
-        else:
+        if self._graph is not None and self._graph.due:
+            self._capture(self._graph)
+        if self._graph is None:
             self._body()
+        else:
+            self._graph.run(self._body)
         self.count += 1
 
     def read(self) -> tuple[float, float]:
@@ -152,38 +145,18 @@ class Step:
         first = self.shape.first(part)
         return {"noise": tree_map(lambda leaf: leaf[first : first + self.shape.batch], noise)}
 
-    def _run_on_side_stream(self) -> None:
-        """Run eagerly on the stream of the capture, so that the libraries make what they keep per stream."""
-        assert self._stream is not None
-        main = torch.cuda.current_stream(self.world.device)
-        self._stream.wait_stream(main)
-        with torch.cuda.stream(self._stream):
-            self._body()
-        main.wait_stream(self._stream)
-
-    def _capture(self) -> None:
-        """Record the body as a graph. Recording runs nothing: the step itself is the first replay."""
+    def _capture(self, graph: StepGraph) -> None:
         self._drop_gradients()  # so that the gradients live in the graph's own memory
         self.source.static = True
-        graph = torch.cuda.CUDAGraph()
-        generators = [stream for stream in self.streams.values() if stream.device.type == "cuda"]
-        states = [generator.get_state() for generator in generators]
-        main = torch.cuda.current_stream(self.world.device)
-        for generator in generators:
-            if generator not in torch.cuda.default_generators:  # torch registers its own
-                graph.register_generator_state(generator)
         try:
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-                self._body()
+            graph.record(self._body)
         except (RuntimeError, torch.AcceleratorError) as error:
             if self.settings.capture is True or isinstance(error, torch.OutOfMemoryError):
                 raise
             warnings.warn(
                 f"the step runs eagerly because it cannot be captured: {error}", UserWarning, stacklevel=2
             )
-            self.capturing = self.source.static = False
-            recover(main, generators, states)
+            self._graph, self.source.static = None, False
             self._drop_gradients()
         else:
             self.update.captured()
-            self._graph = graph

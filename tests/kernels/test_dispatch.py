@@ -25,13 +25,14 @@ def takes(path, facts, **changes):
         ("cache", NARROW._replace(tokens=1, single=True)),
         ("edges", NARROW._replace(message=16)),
         ("update", GPU._replace(step_captured=True)),
+        ("capture", GPU),
         ("recording", GPU),
     ],
 )
 def test_each_path_runs_on_a_gpu_and_nowhere_else(path, facts):
     assert takes(path, facts)
     assert not takes(path, facts, cuda=False)
-    assert takes(path, facts, triton=False) == (path == "recording")
+    assert takes(path, facts, triton=False) == (path in ("capture", "recording"))
     with dispatch.plain(path):
         assert not takes(path, facts)
     with dispatch.plain():
@@ -92,6 +93,13 @@ def test_update():
     assert not takes("update", facts, weights=BF16)
     weights = [torch.zeros(4, 3), torch.zeros(2)]
     assert not dispatch.fuses_update(weights, captured=True, alone=True)  # they are on the CPU
+
+
+def test_capture():
+    assert not takes("capture", GPU, processes=2)
+    assert dispatch.captures_step(torch.device("cuda"), 1)
+    assert not dispatch.captures_step(torch.device("cuda"), 2)
+    assert not dispatch.captures_step(torch.device("cpu"), 1)
 
 
 def test_recording():

@@ -1,8 +1,8 @@
-"""Recordings of what a model computes again and again: CUDA graphs.
+"""Recordings of what a model computes repeatedly: CUDA graphs.
 
 On a GPU a small model is hundreds of short kernels, and the host takes longer to launch them than the device
-to run them. The second time that the same is asked for it is recorded as a graph; from then on it is replayed
-in one launch. What cannot be recorded is called each time, with a warning.
+to run them. The second time that the same computation is wanted it is recorded as a graph. From then on it is
+replayed in one launch. What cannot be recorded is called each time, with a warning.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from factorank.kernels import dispatch
 
 T = TypeVar("T")
 KEPT = 4
-"""How many recordings are kept by one recorder; each holds the memory of its kernels."""
+"""How many recordings a recorder keeps; each holds the memory of its kernels."""
 _recording = threading.RLock()
 
 
@@ -30,13 +30,16 @@ def place() -> tuple[int, int]:
 
 
 class Recorder:
-    """Runs functions, and records those that come again."""
+    """Runs functions, and records those that are run again.
+
+    A key is "once" after its first run, "never" if it cannot be recorded, else a recording.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[Any, tuple[torch.cuda.CUDAGraph, Any] | Literal["once", "never"]] = {}
+        self._recordings: dict[Any, tuple[torch.cuda.CUDAGraph, Any] | Literal["once", "never"]] = {}
 
     def __contains__(self, key: Any) -> bool:
-        return key in self._seen
+        return key in self._recordings
 
     def run(
         self,
@@ -45,34 +48,34 @@ class Recorder:
         generator: torch.Generator | None,
         first: Callable[[], T] | None = None,
     ) -> T:
-        """What ``function`` gives, the first time by calling it, or ``first`` in its place, later by a replay
-        that overwrites the last."""
-        if key not in self._seen:
-            while len(self._seen) >= KEPT:
-                del self._seen[next(iter(self._seen))]
-            self._seen[key] = "once"
+        """The result of ``function``: of a call the first time, of ``first`` if that is passed, and of a
+        replay later, which overwrites the last result."""
+        if key not in self._recordings:
+            while len(self._recordings) >= KEPT:
+                del self._recordings[next(iter(self._recordings))]
+            self._recordings[key] = "once"
             return (first or function)()
-        found = self._seen.pop(key)
-        if found == "once":
-            found = _record(function, generator)
-        self._seen[key] = found  # the last to be forgotten
-        if found == "never":
+        recording = self._recordings.pop(key)
+        if recording == "once":
+            recording = _record(function, generator)
+        self._recordings[key] = recording  # the last to be dropped
+        if recording == "never":
             return function()
-        graph, result = found
+        graph, result = recording
         graph.replay()
         return result
 
 
 class TensorRecorder:
-    """Runs functions of one tensor and a model's weights, and records those that come again.
+    """Runs functions of one tensor and a model's weights, and records those that are run again.
 
-    A recording is of a tensor of that shape, into whose memory each one is copied.
+    A recording reads a tensor of its own, into which the input of each run is copied.
     """
 
     def __init__(self) -> None:
-        self._forget(None)
+        self._reset(None)
 
-    def _forget(self, weights: Any) -> None:
+    def _reset(self, weights: Any) -> None:
         self._weights, self._recorder = weights, Recorder()
         self._tensors: dict[Any, Tensor] = {}
 
@@ -84,12 +87,12 @@ class TensorRecorder:
         generator: torch.Generator | None,
         weights: Any,
     ) -> T:
-        """What ``function(tensor)`` gives; the next run may overwrite it. ``weights``: ``weights_key``."""
+        """The result of ``function(tensor)``; the next run may overwrite it. ``weights``: ``weights_key``."""
         if weights != self._weights:
-            self._forget(weights)
+            self._reset(weights)
         key = (key, tensor.shape, tensor.dtype, *place())
         if key not in self._recorder:
-            self._tensors = {old: one for old, one in self._tensors.items() if old in self._recorder}
+            self._tensors = {old: kept for old, kept in self._tensors.items() if old in self._recorder}
             self._tensors[key] = torch.empty_like(tensor)
         own = self._tensors[key]
         own.copy_(tensor)
@@ -106,17 +109,16 @@ def recorder_of(model: nn.Module) -> TensorRecorder:
 
 @torch.no_grad()
 def replayed(model: nn.Module, key: Any, function: Callable[[Tensor], T], tensor: Tensor, tokens: int) -> T:
-    """``function(tensor)``, which ``key`` names among the functions of a model and which handles so many
-    tokens.
+    """``function(tensor)``, named by ``key`` among the functions of a model, on so many tokens in all.
 
     On a GPU it is recorded when a tensor of the same shape comes again, so it must not draw random numbers or
     wait for the device. Elsewhere, and while something else is being recorded, it is just called.
     """
-    if tensor.numel() == 0 or not dispatch.records(tensor.device, tokens):  # nothing to launch, no graph
+    if tensor.numel() == 0 or not dispatch.records(tensor.device, tokens):  # no kernels, no graph
         return function(tensor)
     with torch.cuda.device(tensor.device):
         result = recorder_of(model).run(key, function, tensor, None, weights_key(model, "cuda"))
-    copied: T = tree_map(lambda one: one.clone() if isinstance(one, Tensor) else one, result)
+    copied: T = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, result)
     return copied
 
 
@@ -127,53 +129,60 @@ def weights_key(model: nn.Module, device: str) -> Any:
     return narrow, dispatch.switched_off(), *weights
 
 
-def _record(
-    function: Callable[[], T], generator: torch.Generator | None
-) -> tuple[torch.cuda.CUDAGraph, T] | Literal["never"]:
+def capture(
+    function: Callable[[], T], stream: torch.cuda.Stream, generators: Sequence[torch.Generator]
+) -> tuple[torch.cuda.CUDAGraph, T]:
+    """Record a function on a stream: the graph, and the result that its replays overwrite.
+
+    Recording runs nothing. Where it fails, the generators are as before and the error is raised.
+    """
     graph = torch.cuda.CUDAGraph()
-    if generator is not None and generator not in torch.cuda.default_generators:
-        graph.register_generator_state(generator)
-    main, stream, generators = torch.cuda.current_stream(), torch.cuda.Stream(), _generators(generator)
-    states = [one.get_state() for one in generators]
-    stream.wait_stream(main)
-    with _recording, _without_autocast_cache():
-        with torch.cuda.stream(stream):
-            function()  # what the libraries keep for a stream is made now, not while recording
-            for one, state in zip(generators, states, strict=True):
-                one.set_state(state)
-        main.wait_stream(stream)
-        try:
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                result = function()
-        except (RuntimeError, torch.AcceleratorError) as error:
-            recover(main, generators, states)
-            warnings.warn(f"this is called kernel by kernel: {error}", UserWarning, stacklevel=2)
-            return "never"
+    main, states = (
+        torch.cuda.current_stream(stream.device),
+        [generator.get_state() for generator in generators],
+    )
+    for generator in generators:
+        if generator not in torch.cuda.default_generators:  # torch registers its own
+            graph.register_generator_state(generator)
+    try:
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            result = function()
+    except (RuntimeError, torch.AcceleratorError):
+        torch.cuda.set_stream(main)  # torch stays on the stream of a capture that fails
+        for generator, state in zip(generators, states, strict=True):
+            # A capture that fails leaves its generators recording; a fresh state ends that.
+            fresh = torch.Generator(generator.device)
+            fresh.set_state(state)
+            generator.graphsafe_set_state(fresh.graphsafe_get_state())
+        raise
     return graph, result
 
 
-def recover(main: torch.cuda.Stream, generators: Sequence[torch.Generator], states: Sequence[Tensor]) -> None:
-    """After a recording that failed: back on the main stream, and the generators to these states."""
-    torch.cuda.set_stream(main)  # torch stays on the stream of a capture that fails
-    for generator, state in zip(generators, states, strict=True):
-        # A capture that fails leaves its generators recording; a fresh state ends that.
-        fresh = torch.Generator(generator.device)
-        fresh.set_state(state)
-        generator.graphsafe_set_state(fresh.graphsafe_get_state())
+def _record(
+    function: Callable[[], T], generator: torch.Generator | None
+) -> tuple[torch.cuda.CUDAGraph, T] | Literal["never"]:
+    if generator is None:
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    main, stream, state = torch.cuda.current_stream(), torch.cuda.Stream(), generator.get_state()
+    stream.wait_stream(main)
+    with _recording, _without_autocast_cache():
+        with torch.cuda.stream(stream):
+            function()  # the libraries make what they keep for a stream now, not while recording
+            generator.set_state(state)
+        main.wait_stream(stream)
+        try:
+            return capture(function, stream, [generator])
+        except (RuntimeError, torch.AcceleratorError) as error:
+            warnings.warn(f"this is called kernel by kernel: {error}", UserWarning, stacklevel=2)
+            return "never"
 
 
 @contextlib.contextmanager
 def _without_autocast_cache() -> Iterator[None]:
-    """Weights are narrowed inside of the recording: copies that autocast keeps are gone when it ends."""
+    """Weights are narrowed inside of the recording: the copies that autocast keeps end with it."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
         yield
     finally:
         torch.set_autocast_cache_enabled(before)
-
-
-def _generators(generator: torch.Generator | None) -> list[torch.Generator]:
-    if generator is not None:
-        return [generator]
-    return [torch.cuda.default_generators[torch.cuda.current_device()]]

@@ -14,7 +14,7 @@ import torch
 
 
 class Kernel:
-    """A loaded kernel, for the device that was current when it was made."""
+    """A loaded kernel, for the device that is current when it is loaded."""
 
     def __init__(self, source: str, name: str, options: Sequence[str]) -> None:
         capability = torch.cuda.get_device_capability()
@@ -30,7 +30,7 @@ class Kernel:
         if shared > self._shared:  # attribute 8: the dynamic shared memory a block may ask for
             _check(_driver().cuFuncSetAttribute(self._function, 8, shared))
             self._shared = shared
-        packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(one) for one in arguments))
+        packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         _check(
             _driver().cuLaunchKernel(self._function, grid, 1, 1, block, 1, 1, shared, stream, packed, None)
@@ -45,7 +45,7 @@ def _compile(source: str, options: Sequence[str]) -> bytes:
     nvrtc = _nvrtc()
     program = ctypes.c_void_p()
     _check(
-        nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"walks.cu", 0, None, None), "NVRTC"
+        nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None), "NVRTC"
     )
     encoded = [option.encode() for option in options]
     status = nvrtc.nvrtcCompileProgram(program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded))
@@ -89,4 +89,4 @@ def _nvrtc() -> ctypes.CDLL:
             return _libraries["nvrtc"]
         except OSError:
             continue
-    raise OSError(f"{name} was not found")
+    raise OSError(f"there is no {name} on the path of the loader or beside torch")
