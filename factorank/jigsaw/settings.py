@@ -8,11 +8,14 @@ from typing import Any, Literal, get_args
 from factorank.errors import FactorankError
 from factorank.jigsaw.puzzles import Direction, augmentations, check_grid
 from factorank.models.model import Masks, Objective
+from factorank.training import TrainSettings
 from factorank.training.settings import Optimizer
 
 Method = Literal["factorank", "gumbel-sinkhorn", "riffle-diffusion"]
 METHODS: tuple[Method, ...] = get_args(Method)
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+ENDLESS = 10_000_000
+"""Steps of a run that its time ends."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,23 @@ class JigsawSetting:
         if self.method != "factorank":
             return "piece-of-slot"  # the baselines put the pieces into order
         return self.direction or ("piece-of-slot" if self.code_used == "insertion" else "slot-of-piece")
+
+    @property
+    def train_settings(self) -> TrainSettings:
+        """The settings of the training; a run that its time ends has as many steps as it takes."""
+        return TrainSettings(
+            steps=self.steps or ENDLESS,
+            schedule="cosine" if self.steps else "time",
+            batch_size=self.batch_size,
+            optimizer=self.optimizer,
+            lr=self.lr_used,
+            warmup=self.warmup,
+            weight_decay=self.weight_decay,
+            clip=self.clip or None,
+            ema=self.ema or None,
+            seed=self.seed,
+            log_every=100,
+        )
 
     def filled(self) -> "JigsawSetting":
         """The same setting without None where a value follows from the rest."""

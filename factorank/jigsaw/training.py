@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,6 @@ from factorank.jigsaw.model import JigsawModel, new_model
 from factorank.jigsaw.puzzles import Puzzles
 from factorank.jigsaw.settings import JigsawSetting
 from factorank.training import TrainResult, train
-
-ENDLESS = 10_000_000
-"""Steps of a run that its time ends."""
 
 
 class OtherRunError(FactorankError):
@@ -74,32 +71,17 @@ def learn(
         augment=setting.augment,
         ties=setting.ties,
     )
-    usual: dict[str, Any] = {
-        "steps": setting.steps or ENDLESS,
-        "schedule": "cosine" if setting.steps else "time",
-        "max_seconds": call_seconds if setting.steps else _time_of_call(setting, out, call_seconds),
-        "precision": "bf16" if on_cuda else "fp32",
-        "compile": on_cuda,
-        "log_every": 100,
-    }
-    if watch_every is not None:
-        usual |= {"watch": watcher(pictures.held_out, device), "held_out_every": watch_every}
-    result = train(
-        model,
-        puzzles,
-        batch_size=setting.batch_size,
-        optimizer=setting.optimizer,
-        lr=setting.lr_used,
-        warmup=setting.warmup,
-        weight_decay=setting.weight_decay,
-        clip=setting.clip or None,
-        ema=setting.ema or None,
-        seed=setting.seed,
+    settings = replace(
+        setting.train_settings,
+        max_seconds=call_seconds if setting.steps else _time_of_call(setting, out, call_seconds),
+        precision="bf16" if on_cuda else "fp32",
+        compile=on_cuda,
+        held_out_every=watch_every,
         device=device,
         out=out,
-        **(usual | options),
     )
-    return model, result
+    watch = None if watch_every is None else watcher(pictures.held_out, device)
+    return model, train(model, puzzles, settings, **({"watch": watch} | options))
 
 
 def begin_run(out: Path, setting: JigsawSetting, start: str | Path | None, pictures: Pictures | None) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 from factorank.models.model import Masks, Objective
+from factorank.training import TrainSettings
+from factorank.training.settings import Precision, Schedule
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,13 @@ class Setting:
     weight_decay: float = 0.1
     ema: float | None = 0.999
     steps: int = 20_000
-    schedule: str = "cosine"
+    schedule: Schedule = "cosine"
     """Of the learning rate: "cosine" over the steps, "time" over max_seconds, or "constant"."""
     patience: int | None = None
     """Of the fifty held-out scores, how many may pass without a better one."""
     held_out: int = 2048
     """How many lists of validation users decide when training is at its best."""
-    precision: str = "fp32"
+    precision: Precision = "fp32"
     seed: int = 0
     label: str = ""
     """Distinguishes a run from others of the same objective, code, layout and n."""
@@ -82,10 +84,19 @@ class Setting:
         return "taste" in self.features
 
     @property
-    def training_options(self) -> dict[str, Any]:
-        """The options of :func:`factorank.train` among these settings."""
-        names = ("batch_size", "lr", "weight_decay", "ema", "steps", "schedule", "precision", "seed")
-        return {name: getattr(self, name) for name in names}
+    def train_settings(self) -> TrainSettings:
+        """The settings of the training."""
+        return TrainSettings(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            ema=self.ema,
+            schedule=self.schedule,
+            patience=self.patience,
+            precision=self.precision,
+            seed=self.seed,
+        )
 
     def fitted_to(self, ratings: Ratings) -> "Setting":
         """The setting with lists no longer than the most active user's, and checked."""

@@ -1,6 +1,6 @@
 """Training of a ranker's model: lists of rated items, in a random order, with the order of preference."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,11 @@ def train_model(
     held_out = held_out_lists(setting, validation, generator) if len(validation) else None
     shortest = setting.n if setting.shortest is None else setting.shortest
     was_padded, model.padded = model.padded, model.padded and shortest < setting.n
-    chosen = {"patience": setting.patience if held_out is not None else None} | options
-    result = train(
-        SortedPrefix(model) if setting.sorts_observed else model,
-        lists,
-        held_out=held_out,
-        out=out,
-        **setting.training_options | chosen,
-    )
+    settings = setting.train_settings
+    if held_out is None:
+        settings = replace(settings, patience=None)
+    trained = SortedPrefix(model) if setting.sorts_observed else model
+    result = train(trained, lists, settings, held_out=held_out, out=out, **options)
     model.padded = was_padded
     return Trained(model, names, gains, result)
 

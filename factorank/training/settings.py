@@ -118,12 +118,19 @@ class TrainSettings:
         _check_choice("capture", self.capture, ("auto", True, False))
         _check_choice("resume", self.resume, (True, False, "must"))
         _check_choice("strategy", self.strategy, ("ddp", None))
+
+    def check_complete(self, held_out: bool) -> None:
+        """Refuse settings that need another one which is not set; ``held_out``: whether there are such data."""
         if self.schedule == "time" and self.max_seconds is None:
             raise TrainingError(
                 "schedule='time' anneals over {parameter}, which is not set", parameter="max_seconds"
             )
         if self.resume == "must" and self.out is None:
             raise TrainingError("resume='must' needs the run's folder in {parameter}", parameter="out")
+        if self.patience is not None and not held_out:
+            raise TrainingError(
+                "{parameter} counts scores on held-out orders; pass held_out", parameter="patience"
+            )
 
     @property
     def folder(self) -> Path | None:

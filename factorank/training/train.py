@@ -75,10 +75,7 @@ def train(
             f"a {type(model).__name__} cannot be trained: it has no loss(order, context, generator=…)",
             parameter="model",
         )
-    if settings.patience is not None and held_out is None:
-        raise TrainingError(
-            "{parameter} counts scores on held-out orders; pass held_out", parameter="patience"
-        )
+    settings.check_complete(held_out is not None)
     checked = TrainingData(data, held_out, getattr(model, "n", None), settings.seed)
     device = checked_device(settings.device)
     with torch.random.fork_rng([device] if device.type == "cuda" else []), ExitStack() as held:
