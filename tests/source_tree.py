@@ -148,9 +148,10 @@ def foreign_private_names(module: str) -> Iterator[str]:
     An attribute is a part's own if a class of that part defines it.
     """
     own = part_of(module)
+    at_home = {own, "commands"} if own == "cli" else {own}  # cli.py is the front of the commands
     for line, name in imported_names(module):
         path = name.split(".")
-        if path[0] == PACKAGE.name and any(map(is_private, path)) and part_of(name) != own:
+        if path[0] == PACKAGE.name and any(map(is_private, path)) and part_of(name) not in at_home:
             yield f"{line}: {name}"
     others = frozenset().union(*(private_attributes(part_of(other)) for other in modules()))
     for node in statements(tree(module)):
