@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from factorank.commands._options import RankingsFile
@@ -37,8 +37,6 @@ class Compare(RankingsFile):
     """Starts of each mixture, of which the best is kept."""
 
     def run(self) -> None:
-        from dataclasses import replace
-
         import torch
 
         from factorank import votes
