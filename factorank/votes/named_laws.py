@@ -51,7 +51,15 @@ def open_law(
 
 
 def write_items(folder: str | os.PathLike[str], items: list[str]) -> None:
-    """Name the items of the model in a folder, for :func:`open_law`."""
+    """Name the items of the model in a folder, for :func:`open_law`.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> PermutationModel(n=3, width=8, depth=1, heads=1).save_pretrained(folder)
+    >>> write_items(folder, ["ann", "bob", "cat"])
+    >>> open_law(folder, nfe=1)[1]
+    ['ann', 'bob', 'cat']
+    """
     write_json(Path(folder) / ITEMS, items)
 
 
