@@ -55,7 +55,7 @@ def write_items(folder: str | os.PathLike[str], items: list[str]) -> None:
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
-    >>> PermutationModel(n=3, width=8, depth=1, heads=1).save_pretrained(folder)
+    >>> PermutationModel(3, "lehmer", width=8, depth=1, heads=1).save_pretrained(folder)
     >>> write_items(folder, ["ann", "bob", "cat"])
     >>> open_law(folder, nfe=1)[1]
     ['ann', 'bob', 'cat']
