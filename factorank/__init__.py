@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-ROOMS = ("baselines", "jigsaw", "metrics", "rerank", "unscramble", "votes")
-"""Modules that are used by their own names, such as ``factorank.jigsaw.solve``."""
-
 if TYPE_CHECKING:
-    from factorank import baselines, jigsaw, metrics, rerank, unscramble, votes  # noqa: F401
     from factorank.public import *  # noqa: F403
 else:
 
@@ -33,4 +29,4 @@ else:
     def __dir__():
         from factorank import public
 
-        return sorted({*globals(), *ROOMS, *public.__all__})
+        return sorted({*globals(), *public.__all__})

@@ -1,6 +1,6 @@
 """The public names of factorank, nothing else. ``import factorank`` offers them, loaded at first use."""
 
-from factorank import votes
+from factorank import baselines, jigsaw, metrics, rerank, unscramble, votes
 from factorank.codes import (
     Code,
     FisherYates,
@@ -88,6 +88,7 @@ __all__ = [
     "TrainSettings",
     "TrainingError",
     "Uniform",
+    "baselines",
     "cayley",
     "code",
     "code_names",
@@ -101,21 +102,25 @@ __all__ = [
     "inverse",
     "is_cyclic",
     "is_permutation",
+    "jigsaw",
     "kendall",
     "law_items",
     "load_law",
     "load_ratings",
     "max_inline_entropy",
+    "metrics",
     "permutation_at",
     "random_cyclic",
     "random_permutations",
     "read_rankings",
     "register_code",
     "register_context",
+    "rerank",
     "rho",
     "save_law",
     "train",
     "ulam",
+    "unscramble",
     "votes",
     "write_rankings",
 ]

@@ -100,31 +100,9 @@ class Preset:
     weight_decay: float = 0.01
 
 
-PRESETS = {
-    "laptop": Preset(
-        n=8,
-        width=32,
-        depth=2,
-        heads=2,
-        dropout=0.0,
-        batch_size=128,
-        lr=5e-3,
-        steps=800,
-        samples=2000,
-        patience=5,
-    ),
-    "paper": Preset(
-        n=10,
-        width=128,
-        depth=8,
-        heads=8,
-        dropout=0.05,
-        batch_size=1024,
-        lr=3e-4,
-        steps=100_000,
-        held_out_every=250,
-        patience=10,
-    ),
+PRESETS = {  # n, width, depth, heads, dropout, batch size, learning rate, steps
+    "laptop": Preset(8, 32, 2, 2, 0.0, 128, 5e-3, 800, samples=2000, patience=5),
+    "paper": Preset(10, 128, 8, 8, 0.05, 1024, 3e-4, 100_000, held_out_every=250, patience=10),
 }
 
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -23,17 +22,10 @@ class HintedModel(PermutationModel):
     hints: float = 1.0
     """The weight h."""
 
-    def loss(
-        self,
-        order: Tensor,
-        context: Any = None,
-        *,
-        generator: torch.Generator | None = None,
-        noise: tuple[Tensor, Tensor] | None = None,
-    ) -> Tensor:
+    def loss(self, order: Tensor, context: Any = None, **randomness: Any) -> Tensor:
         assert isinstance(self.context, Pieces)
         tokens, logits = self.context.read(context)
-        losses = super().loss(order, Encoded(tokens), generator=generator, noise=noise)
+        losses = super().loss(order, Encoded(tokens), **randomness)
         if logits is None or not self.training:
             return losses
         slot = order if self.context.direction == "slot-of-piece" else order.argsort(-1)

@@ -1,8 +1,8 @@
 """How well puzzles are solved: whole puzzles and single pieces, exact and with identical pieces as equals."""
 
 import math
-from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from factorank.errors import FactorankError
@@ -17,7 +17,6 @@ def pieces_alike(order: Tensor, solution: Tensor, pieces: Tensor, direction: Dir
     it and the ``solution`` are read in the direction, ``(*batch, n)``. ``pieces``
     ``(*batch, n, piece, piece, channels)`` are in scrambled order.
 
-    >>> import torch
     >>> pieces = torch.tensor([7, 7, 9]).view(3, 1, 1, 1)  # two pieces of one colour
     >>> pieces_alike(torch.tensor([0, 1, 2]), torch.tensor([1, 0, 2]), pieces, "slot-of-piece")
     tensor([True, True, True])
@@ -35,17 +34,12 @@ def _take(pixels: Tensor, at: Tensor) -> Tensor:
     return pixels.gather(-2, at[..., None].expand(*at.shape, pixels.shape[-1]))
 
 
-@dataclass
 class Scores:
     """Counts over puzzles, added up batch by batch; :meth:`summary` gives the numbers of a row of results."""
 
-    puzzles: int = 0
-    solved: int = 0
-    solved_identical: int = 0
-    pieces: float = 0.0
-    pieces_squared: float = 0.0
-    pieces_identical: float = 0.0
-    pieces_identical_squared: float = 0.0
+    def __init__(self) -> None:
+        self.solved: dict[str, list[Tensor]] = {"solved": [], "solved_identical": []}
+        self.pieces: dict[str, list[Tensor]] = {"pieces": [], "pieces_identical": []}
 
     def add(self, order: Tensor, solution: Tensor, pieces: Tensor, direction: Direction) -> None:
         """Count the puzzles of a batch ``(batch, n)``. A solution that is no permutation solves nothing."""
@@ -55,37 +49,30 @@ class Scores:
             )
         right = order == solution
         alike = pieces_alike(order, solution, pieces, direction)
-        self.puzzles += len(order)
-        self.solved += int(right.all(-1).sum())
-        self.solved_identical += int((alike.all(-1) & is_permutation(solution)).sum())
-        share = right.double().mean(-1)
-        self.pieces += float(share.sum())
-        self.pieces_squared += float(share.square().sum())
-        share = alike.double().mean(-1)
-        self.pieces_identical += float(share.sum())
-        self.pieces_identical_squared += float(share.square().sum())
+        self.solved["solved"].append(right.all(-1))
+        self.solved["solved_identical"].append(alike.all(-1) & is_permutation(solution))
+        self.pieces["pieces"].append(right.double().mean(-1))
+        self.pieces["pieces_identical"].append(alike.double().mean(-1))
 
     def summary(self) -> dict[str, float | int]:
         """Shares, with 95% intervals: Wilson's for puzzles, for pieces from the spread over the puzzles.
 
         The pieces of one puzzle are right or wrong together, so they are not independent trials.
         """
-        if not self.puzzles:
+        puzzles = sum(map(len, self.solved["solved"]))
+        if not puzzles:
             raise FactorankError("no puzzle was scored")
-        result: dict[str, float | int] = {"puzzles": self.puzzles}
-        for name in ("solved", "solved_identical"):
-            count = getattr(self, name)
-            low, high = wilson(count, self.puzzles)
-            result |= {name: count / self.puzzles, f"{name}_low": low, f"{name}_high": high}
-        for name in ("pieces", "pieces_identical"):
-            mean = getattr(self, name) / self.puzzles
-            variance = max(getattr(self, f"{name}_squared") / self.puzzles - mean**2, 0.0)
-            half = 1.96 * math.sqrt(variance / self.puzzles)
-            result |= {
-                name: mean,
-                f"{name}_low": max(mean - half, 0.0),
-                f"{name}_high": min(mean + half, 1.0),
-            }
+        result: dict[str, float | int] = {"puzzles": puzzles}
+        for name, batches in self.solved.items():
+            count = int(torch.cat(batches).sum())
+            low, high = wilson(count, puzzles)
+            result |= {name: count / puzzles, f"{name}_low": low, f"{name}_high": high}
+        for name, batches in self.pieces.items():
+            shares = torch.cat(batches)
+            mean = float(shares.mean())
+            half = 1.96 * float(shares.std(correction=0)) / math.sqrt(puzzles)
+            low, high = max(mean - half, 0.0), min(mean + half, 1.0)
+            result |= {name: mean, f"{name}_low": low, f"{name}_high": high}
         return result
 
 
