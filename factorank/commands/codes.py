@@ -117,22 +117,22 @@ def _insertion(value: list[int]) -> list[list[object]]:
 
 _STEPS = {
     "lehmer": (
-        "take the item at that index of those left",
+        "take the item at this index of those left",
         ["place", "value", "items left", "order"],
         _lehmer,
     ),
     "left-lehmer": (
-        "from the last place, take the item with so many larger ones left",
+        "from the last place on, take the item with this many larger items left",
         ["place", "value", "items left", "order"],
         _left_lehmer,
     ),
     "fisher-yates": (
-        "swap each place with the one so many further",
+        "swap each place with the place this many steps further",
         ["place", "value", "places swapped", "order"],
         _fisher_yates,
     ),
     "insertion": (
-        "put each item at that slot of the list so far",
+        "insert each item at this slot of the list so far",
         ["item", "value", "items moved", "order"],
         _insertion,
     ),

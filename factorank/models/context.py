@@ -169,8 +169,8 @@ def encode_context(encoder: nn.Module | None, context: Any, n: int, width: int) 
         raise ModelError(
             f"this model is conditional on a context for its {type(encoder).__name__}; none was given"
         )
-    made = encoder(context)
-    tokens, present = made if isinstance(made, tuple) else (made, None)
+    encoded = encoder(context)
+    tokens, present = encoded if isinstance(encoded, tuple) else (encoded, None)
     aligned = bool(getattr(encoder, "aligned", False))
     if tokens.ndim < 2 or tokens.shape[-1] != width or (aligned and tokens.shape[-2] != n):
         wanted = f"(*batch, {n if aligned else 'tokens'}, {width})"
