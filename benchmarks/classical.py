@@ -89,9 +89,9 @@ def fits(count: int, n: int) -> list[dict[str, Any]]:
     logits = fr.PlackettLuce.fit(votes).logits
     lists = votes.tolist()
     start = time.perf_counter()
-    found = torch.from_numpy(choix.ilsr_rankings(n, lists))
+    theirs = torch.from_numpy(choix.ilsr_rankings(n, lists))
     other = time.perf_counter() - start
-    apart = float((found - found.mean() - logits).abs().max())
+    apart = float((theirs - theirs.mean() - logits).abs().max())
     return [_row(f"fit Plackett-Luce to {count:,}", "choix", n, mine, other, apart=apart)]
 
 

@@ -30,7 +30,7 @@ def copy_rate(device: str) -> float:
 def operations(call: Callable[[], Any]) -> dict[str, int]:
     """Operations (a product and a sum are two) of the matrix products and of the attention of a call.
 
-    Attention is spelled out as products of small matrices meanwhile, which is how it is told from the rest.
+    Attention is computed as products of small matrices meanwhile, which sets it apart from the rest.
     """
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         call()

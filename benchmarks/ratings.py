@@ -38,8 +38,8 @@ ratings = load_ratings(sys.argv[1], cache=sys.argv[2] or None)
 took, now = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
 cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-found = {"seconds": took, "cpu_seconds": cpu, "peak_gib": int(status["VmHWM"].split()[0]) / 2**20}
-print(json.dumps(found | {"users": len(ratings), "items": ratings.item_count, "rows": len(ratings.items)}))
+measured = {"seconds": took, "cpu_seconds": cpu, "peak_gib": int(status["VmHWM"].split()[0]) / 2**20}
+print(json.dumps(measured | {"users": len(ratings), "items": ratings.item_count, "rows": len(ratings.items)}))
 """
 
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench ratings", description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS, help="ratings in the table")
     parser.add_argument("--threads", type=int, default=2, help="threads of the reader")
-    parser.add_argument("--folder", help="where the table is kept for another time; made anew if not given")
+    parser.add_argument("--folder", help="where the table is kept; a temporary folder unless given")
     parser.add_argument("--out", default="runs/bench/ratings.jsonl")
     options = parser.parse_args(argv)
     where = provenance(" ".join(["factorank bench ratings", *(argv or ())]))
@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = []
         for what, cached in (("read", ""), ("read and cache", cache), ("cached", cache)):
             load = os.getloadavg()[0]
-            found = _read(file, cached, options.threads) | {"load_before": round(load, 1)}
-            rows.append({"experiment": "ratings-speed", "what": what, "threads": options.threads} | found)
+            measured = _read(file, cached, options.threads) | {"load_before": round(load, 1)}
+            rows.append({"experiment": "ratings-speed", "what": what, "threads": options.threads} | measured)
             rows[-1] |= {"zip_mib": file.stat().st_size / 2**20, **LIMITS} | where
     print(f"\nRatings on {where['device']}; the reader has {options.threads}")
     _table(rows)

@@ -4,8 +4,8 @@
 
 Steps of ``fr.train`` after its first ones are profiled as they run, captured graphs included. Operations are
 counted on the plain network; bytes are the least that a kind must move if every tensor is read and written
-once, where that is known. The share of the limit is the larger of operations over the rate of a large matrix
-product and bytes over the rate of a large copy, both measured in the same run, over the time taken.
+once, where that can be counted. The share of the limit is the larger of operations over the rate of a large
+matrix product and bytes over the rate of a large copy, both measured in the same run, over the time taken.
 """
 
 import argparse
@@ -87,31 +87,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = []
     for name in names:
         work = WORKLOADS[name].small() if options.quick else WORKLOADS[name]
-        seen = watched(work, options)
-        made = [{"experiment": "roofline", "what": name} | row for row in parts(work, seen, options.device)]
-        _table(name, work, made)
+        profiled = profiled_steps(work, options)
+        measured = parts(work, profiled, options.device)
+        _table(name, work, measured)
         if options.kernels:
-            _kernels(seen, options.kernels)
-        rows += [row | {"compile": options.compile} | where for row in made]
+            _kernels(profiled, options.kernels)
+        same = {"experiment": "roofline", "what": name}
+        rows += [same | row | {"compile": options.compile} | where for row in measured]
     merge(options.out, rows, figure=False)
     return 0
 
 
 @dataclass
-class Seen:
-    """What a profile saw of some steps: seconds and launches by kernel, and the time on the clock."""
+class Profile:
+    """Some steps as they ran: seconds and launches by kernel, and the time on the clock."""
 
     steps: int
     wall: float = 0.0
     kernels: dict[str, tuple[float, int]] = field(default_factory=dict)
 
 
-def watched(work: Workload, options: argparse.Namespace) -> Seen:
+def profiled_steps(work: Workload, options: argparse.Namespace) -> Profile:
     """Profile steps of a run of ``fr.train``."""
     first = 4 if options.quick else 30
     steps = 3 if options.quick else options.steps
     on_gpu = options.device == "cuda"
-    with tempfile.TemporaryDirectory() as folder, profiling(first, steps, options.device) as seen:
+    with tempfile.TemporaryDirectory() as folder, profiling(first, steps, options.device) as profiled:
         fr.train(
             work.model(options.device),
             work.data(16 * work.batch, options.device),
@@ -125,14 +126,14 @@ def watched(work: Workload, options: argparse.Namespace) -> Seen:
             checkpoint_seconds=None,
             progress=False,
         )
-    return seen
+    return profiled
 
 
 @contextmanager
-def profiling(first: int, steps: int, device: str) -> Iterator[Seen]:
+def profiling(first: int, steps: int, device: str) -> Iterator[Profile]:
     """Time ``steps`` steps of the next run from step ``first`` on, then profile as many: the profiler itself
     takes time, so that the clock is read without it."""
-    seen, run = Seen(steps), Step.run
+    profiled, run = Profile(steps), Step.run
     activity = ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU
     profiler = profile(activities=[activity])
     state = {"step": 0, "started": 0.0}
@@ -146,7 +147,7 @@ def profiling(first: int, steps: int, device: str) -> Iterator[Seen]:
         if state["step"] == first:
             state["started"] = wait()
         if state["step"] == first + steps:
-            seen.wall = wait() - state["started"]
+            profiled.wall = wait() - state["started"]
             profiler.start()
         if state["step"] == first + 2 * steps:
             wait()
@@ -156,7 +157,7 @@ def profiling(first: int, steps: int, device: str) -> Iterator[Seen]:
 
     Step.run = step  # type: ignore[method-assign,assignment]
     try:
-        yield seen
+        yield profiled
     finally:
         Step.run = run  # type: ignore[method-assign]
     on_device = DeviceType.CUDA if device == "cuda" else DeviceType.CPU
@@ -164,11 +165,11 @@ def profiling(first: int, steps: int, device: str) -> Iterator[Seen]:
         if event.device_type != on_device or getattr(event, "is_user_annotation", False):
             continue
         took = event.time_range.elapsed_us() if device == "cuda" else event.self_cpu_time_total
-        before, launches = seen.kernels.get(event.name, (0.0, 0))
-        seen.kernels[event.name] = before + took / 1e6, launches + 1
+        before, launches = profiled.kernels.get(event.name, (0.0, 0))
+        profiled.kernels[event.name] = before + took / 1e6, launches + 1
 
 
-def parts(work: Workload, seen: Seen, device: str) -> list[dict[str, Any]]:
+def parts(work: Workload, profiled: Profile, device: str) -> list[dict[str, Any]]:
     """A row for each kind of kernel and one for the whole step; times and counts of one step."""
     step = plain_loop(replace(work, batch=2), device)
     with dispatch.plain(*dispatch.NETWORK):
@@ -180,14 +181,14 @@ def parts(work: Workload, seen: Seen, device: str) -> list[dict[str, Any]]:
     }
     moved = least_bytes(work, 2 if device == "cuda" else 4)
     totals = dict.fromkeys(ORDER, (0.0, 0))
-    for name, (took, launches) in seen.kernels.items():
+    for name, (took, launches) in profiled.kernels.items():
         before, count = totals[kind_of(name)]
-        totals[kind_of(name)] = before + took / seen.steps, count + launches
+        totals[kind_of(name)] = before + took / profiled.steps, count + launches
     busy = sum(took for took, _ in totals.values())
     rows = []
     for kind, (took, launches) in totals.items():
-        rows.append(_row(kind, took, launches / seen.steps, done.get(kind), moved.get(kind), device))
-    whole = _row("whole step", seen.wall / seen.steps, 0, sum(done.values()), None, device)
+        rows.append(_row(kind, took, launches / profiled.steps, done.get(kind), moved.get(kind), device))
+    whole = _row("whole step", profiled.wall / profiled.steps, 0, sum(done.values()), None, device)
     whole["launches"] = sum(row["launches"] for row in rows)
     whole["busy"] = busy
     return [*(row | {"n": work.n, "batch": work.batch} for row in (*rows, whole))]
@@ -220,7 +221,7 @@ def least_bytes(work: Workload, size: int) -> dict[str, float]:
     shapes = ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))
     products = sum(3 * (tokens * (a + b) + a * b) for a, b in shapes) * work.depth * size
     attention = (3 + 1 + 3 + 1 + 3) * tokens * width * work.depth * size
-    weights = sum(one.numel() for one in work.model("cpu").parameters())
+    weights = sum(weight.numel() for weight in work.model("cpu").parameters())
     return {PRODUCTS: float(products), ATTENTION: float(attention), UPDATE: 10.0 * 4 * weights}
 
 
@@ -242,12 +243,11 @@ def _table(name: str, work: Workload, rows: list[dict[str, Any]]) -> None:
     print(f"the device is at work for {100 * rows[-1]['busy'] / whole:.0f}% of the step" if whole else "")
 
 
-def _kernels(seen: Seen, most: int) -> None:
-    longest = sorted(seen.kernels.items(), key=lambda item: -item[1][0])[:most]
+def _kernels(profiled: Profile, most: int) -> None:
+    longest = sorted(profiled.kernels.items(), key=lambda item: -item[1][0])[:most]
     for name, (took, launches) in longest:
-        print(
-            f"  {1e6 * took / seen.steps:9.1f} µs {launches / seen.steps:6.1f} × {kind_of(name)}: {name[:70]}"
-        )
+        each = f"{1e6 * took / profiled.steps:9.1f} µs {launches / profiled.steps:6.1f} ×"
+        print(f"  {each} {kind_of(name)}: {name[:70]}")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ COSTS = ("cost sample", "cost sample batch")
 def main(argv: Sequence[str] | None = None) -> int:
     names = [*WORKLOADS, *COSTS]
     parser = speed_parser("sample", __doc__, names)
-    parser.add_argument("--batch", type=int, help="permutations in a call, if other than each one's own")
+    parser.add_argument("--batch", type=int, help="permutations in a call, if other than each workload's own")
     options = parser.parse_args(argv)
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -78,8 +78,9 @@ def measure(name: str, work: Workload, nfe: int | None, options: argparse.Namesp
     """Permutations per second of a workload, ours and the plain loop's."""
     device, enough = options.device, 0.02 if options.quick else 0.25
     model = work.model(device).eval()
-    given = work.given(work.batch, device)
-    ours, theirs = our_call(model, given, work.batch, nfe, device), plain_call(model, given, work.batch, nfe)
+    contexts = work.contexts(work.batch, device)
+    ours = our_call(model, contexts, work.batch, nfe, device)
+    theirs = plain_call(model, contexts, work.batch, nfe)
     for call in (ours, theirs):
         assert valid(call()), name
     mine, other = float("inf"), float("inf")
@@ -114,22 +115,22 @@ def valid(order: Tensor) -> bool:
 
 
 def our_call(
-    model: PermutationModel, given: Any, samples: int, nfe: int | None, device: str
+    model: PermutationModel, contexts: Any, samples: int, nfe: int | None, device: str
 ) -> Callable[[], Tensor]:
     """One call that draws ``samples`` orders: of one law, or one of each row of a context."""
 
     def call() -> Tensor:
         narrow = torch.autocast("cuda", torch.bfloat16) if device == "cuda" else nullcontext()
         with torch.no_grad(), narrow:
-            if given is None:
+            if contexts is None:
                 return law.sample((samples,))
-            return model.distribution(given, nfe=nfe).sample()
+            return model.distribution(contexts, nfe=nfe).sample()
 
-    law: Any = model.distribution(nfe=nfe) if given is None else None
+    law: Any = model.distribution(nfe=nfe) if contexts is None else None
     return call
 
 
-def plain_call(model: PermutationModel, given: Any, samples: int, nfe: int | None) -> Callable[[], Tensor]:
+def plain_call(model: PermutationModel, contexts: Any, samples: int, nfe: int | None) -> Callable[[], Tensor]:
     """The same by the plain loop."""
     network, n, device = model.network, model.n, model.network.places.device
     decode = f"decode-{model.code.name}"
@@ -138,12 +139,12 @@ def plain_call(model: PermutationModel, given: Any, samples: int, nfe: int | Non
         return torch.multinomial(logits.softmax(-1).view(-1, n), 1).view(logits.shape[:-1])
 
     def masked() -> Tensor:
-        known = None if given is None else _known(model, given)
+        encoded = None if contexts is None else _encoded(model, contexts)
         code = torch.full((samples, n), network.mask_value, device=device)
         place = torch.rand((samples, n), device=device).argsort(-1)  # when each position is revealed
         for step in range(nfe or n):
             start, stop = bounds(n, nfe or n, step)
-            values = drawn(network.head(network.hidden(code, known, None)))
+            values = drawn(network.head(network.hidden(code, encoded, None)))
             code = torch.where((place >= start) & (place < stop), values, code)
         return paper.transform(code, decode)
 
@@ -159,26 +160,26 @@ def plain_call(model: PermutationModel, given: Any, samples: int, nfe: int | Non
     return autoregressive if model.causal else masked
 
 
-def _known(model: PermutationModel, given: Any) -> Any:
+def _encoded(model: PermutationModel, contexts: Any) -> Any:
     from factorank.models.context import encode_context
 
-    return encode_context(model.context, given, model.n, model.width)
+    return encode_context(model.context, contexts, model.n, model.width)
 
 
 def limit(model: PermutationModel, work: Workload, nfe: int | None, device: str) -> float:
     """Permutations per second if nothing but the products that are needed, or the result, took time."""
-    order, given = work.orders(2, device), work.given(2, device)
+    order, contexts = work.orders(2, device), work.contexts(2, device)
 
     def evaluate() -> None:
-        known = None if given is None else _known(model, given)
+        encoded = None if contexts is None else _encoded(model, contexts)
         network = model.network
         network.head(
-            network.causal_hidden(order, known) if model.causal else network.hidden(order, known, None)
+            network.causal_hidden(order, encoded) if model.causal else network.hidden(order, encoded, None)
         )
 
     with torch.no_grad(), dispatch.plain(*dispatch.NETWORK):
         each = count(evaluate) / 2
-    evaluations = 1 if nfe is None else nfe - (given is None)
+    evaluations = 1 if nfe is None else nfe - (contexts is None)
     writing = copy_rate(device) / (8 * work.n)
     return min(writing, product_rate(device) / (each * evaluations) if evaluations else writing)
 

@@ -118,11 +118,11 @@ def plain_loop(work: Workload, device: str) -> Callable[[], None]:
     """One step of the plain loop, on one batch that lies on the device."""
     model = work.model(device).train()
     model.padded = False
-    orders, given = work.orders(work.batch, device), work.given(work.batch, device)
+    orders, contexts = work.orders(work.batch, device), work.contexts(work.batch, device)
     optimizer = torch.optim.AdamW(model.parameters())
 
     def step() -> None:
-        loss = model.loss(orders, given).mean()
+        loss = model.loss(orders, contexts).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -29,7 +29,7 @@ class Workload:
     dropout: float = 0.0
     objective: Objective = "masked"
     context: str | None = None
-    """What the model is given: "pieces" of a puzzle, "items" of a catalogue, or nothing."""
+    """What the model's encoder reads: "pieces" of a puzzle, "items" of a catalogue, or nothing."""
     batch: int = 1024
 
     def small(self) -> "Workload":
@@ -48,8 +48,8 @@ class Workload:
         shape = (self.width, self.depth, self.heads, self.dropout)
         return PermutationModel(self.n, self.code, self.objective, *shape, context=context).to(device)
 
-    def given(self, rows: int, device: str) -> Tensor | None:
-        """What the model knows of that many lists."""
+    def contexts(self, rows: int, device: str) -> Tensor | None:
+        """The contexts of that many lists."""
         if self.context == "pieces":
             grid = round(self.n**0.5)
             shape = (rows, self.n, 32 // grid, 32 // grid, 3)
@@ -65,8 +65,8 @@ class Workload:
 
     def data(self, rows: int, device: str) -> Any:
         """Orders, or (orders, context)."""
-        orders, given = self.orders(rows, device), self.given(rows, device)
-        return orders if given is None else (orders, given)
+        orders, contexts = self.orders(rows, device), self.contexts(rows, device)
+        return orders if contexts is None else (orders, contexts)
 
 
 def _laptop() -> Workload:

@@ -9,9 +9,9 @@ from factorank.errors import ModelError
 def best_assignment(scores: Tensor) -> Tensor:
     r"""The order :math:`\arg\max_X \sum_i s_{i, X_i}` of each matrix of scores, place by item.
 
-    ``(*batch, n, n)`` to int64 ``(*batch, n)``. Exact: where the best items of all places differ they are the
-    answer, found on the device of the scores; other matrices go by shortest augmenting paths in O(n³) (Jonker
-    and Volgenant, 1987) on the CPU, in as many threads as torch has.
+    ``(*batch, n, n)`` to int64 ``(*batch, n)``. The result is exact. Where the best items of all places
+    differ, they are the answer, and stay on the device of the scores. Other matrices are solved by shortest
+    augmenting paths in O(n³) (Jonker and Volgenant, 1987) on the CPU, in as many threads as torch has.
 
     >>> best_assignment(torch.tensor([[1.0, 5.0, 4.0], [2.0, 6.0, 1.0], [9.0, 1.0, 1.0]]))
     tensor([2, 1, 0])

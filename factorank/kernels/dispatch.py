@@ -17,7 +17,7 @@ recording ``gpu.graphs``: a draw or a solution replayed    the function that com
 codes     ``codes.cpu`` (numba), ``codes.cuda`` (CUDA C)   ``codes.reference``: plain torch
 ========= ================================================ ===============================================
 
-The fast paths have first derivatives only: a second one raises an error, and is had inside of ``plain``.
+The fast paths have first derivatives only. A second derivative raises an error; the plain twins have it.
 
 The operations on codes are an operator that torch itself dispatches by device; see ``codes``. They have no
 line in ``CONDITIONS``, but ``plain`` holds for them too. Compiled loops that have no twin (``assignment``,

@@ -162,13 +162,13 @@ def test_plain_nests_and_ends():
 
 
 def test_plain_holds_for_its_own_thread():
-    seen = []
+    switched = []
     with dispatch.plain():
-        thread = threading.Thread(target=lambda: seen.append(dispatch.is_plain("attention")))
+        thread = threading.Thread(target=lambda: switched.append(dispatch.is_plain("attention")))
         thread.start()
         thread.join()
         assert dispatch.is_plain("attention")
-    assert seen == [False]
+    assert switched == [False]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported

@@ -1,4 +1,4 @@
-"""Rows are shared out to threads whole, in order, and no thinner than asked for."""
+"""Rows are shared out to threads whole, in order, and in no more slices than allowed."""
 
 import threading
 

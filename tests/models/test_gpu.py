@@ -10,6 +10,11 @@ from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 pytestmark = pytest.mark.gpu
 
+
+def same(ours, theirs):
+    return all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
 CASES = [(code, objective) for code in ("lehmer", "insertion") for objective in ("masked", "autoregressive")]
 
 
@@ -92,7 +97,7 @@ def test_recorded_draws_are_those_of_the_generator(options, narrow):
     generator = torch.Generator("cuda")
     with torch.autocast("cuda", torch.bfloat16, enabled=narrow):
         drawn = [law.sample((500,), generator=generator.manual_seed(7)).clone() for _ in range(4)]
-        assert all(torch.equal(one, drawn[0]) for one in drawn)
+        assert all(torch.equal(orders, drawn[0]) for orders in drawn)
         assert not torch.equal(law.sample((500,), generator=generator), drawn[0])
         for _ in range(2):
             assert fr.is_permutation(law.sample((500,))).all()
@@ -123,10 +128,10 @@ def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options):
         bias[:, 0] += 1
     changed = drawn()
     with dispatch.plain("recording"):
-        assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
+        assert same(changed, drawn())
     with torch.no_grad():
         bias.copy_(before)
-    assert all(torch.equal(one, other) for one, other in zip(recorded, drawn(), strict=True))
+    assert same(recorded, drawn())
 
 
 @pytest.mark.parametrize("options", [{"nfe": 1}, {"nfe": 3}, {"objective": "autoregressive"}])
@@ -142,22 +147,22 @@ def test_recorded_draws_outlive_the_autocast_they_were_recorded_in(options):
         torch.full((2**24,), torch.nan, device="cuda")
         for size in (64, 256, 64 * 64, 64 * 256):
             [torch.full((size,), torch.nan, device="cuda", dtype=torch.bfloat16) for _ in range(100)]
-    assert all(torch.equal(one, drawn[0]) for one in drawn)
+    assert all(torch.equal(orders, drawn[0]) for orders in drawn)
 
 
 def test_what_cannot_be_recorded_is_called_with_a_warning():
     model = torch.nn.Linear(4, 4).cuda()
-    given = torch.randn(8, 4, device="cuda")
+    inputs = torch.randn(8, 4, device="cuda")
 
     def waiting(tensor):
         return model(tensor) * float(tensor.sum())
 
     with torch.no_grad():
-        expected = waiting(given)
-        assert torch.equal(replayed(model, "waits", waiting, given, 8), expected)
+        expected = waiting(inputs)
+        assert torch.equal(replayed(model, "waits", waiting, inputs, 8), expected)
         with pytest.warns(UserWarning, match="kernel by kernel"):
-            assert torch.equal(replayed(model, "waits", waiting, given, 8), expected)
-        assert torch.equal(replayed(model, "waits", waiting, given, 8), expected)
+            assert torch.equal(replayed(model, "waits", waiting, inputs, 8), expected)
+        assert torch.equal(replayed(model, "waits", waiting, inputs, 8), expected)
         for _ in range(3):
-            assert torch.equal(replayed(model, "forward", model, given, 8), model(given))
+            assert torch.equal(replayed(model, "forward", model, inputs, 8), model(inputs))
     torch.rand(3, device="cuda")  # the generator draws again

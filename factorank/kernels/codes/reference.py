@@ -24,9 +24,9 @@ def faulty_rows(rows: Tensor, name: str) -> Tensor:
     domain = operation(name).domain
     if domain is Domain.PERMUTATION:
         inside = (rows >= 0) & (rows < n)
-        seen = torch.zeros_like(rows, dtype=torch.bool)
-        seen.scatter_(1, rows.clamp(0, max(n - 1, 0)), True)
-        return ~(inside.all(1) & seen.all(1))
+        present = torch.zeros_like(rows, dtype=torch.bool)
+        present.scatter_(1, rows.clamp(0, max(n - 1, 0)), True)
+        return ~(inside.all(1) & present.all(1))
     sizes = domain.sizes(n, rows.device)
     return ((rows < 0) | (rows >= sizes)).any(1)
 

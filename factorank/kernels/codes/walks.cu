@@ -7,7 +7,7 @@
 // them there and writes them in one sweep, so that memory traffic is that of a plain copy. walk_merge gives
 // each row to a block and finds counts or selections by merging ever longer runs, in log n rounds.
 //
-// Faulty values are replaced by 0 where they are met. The index of the first faulty row goes to *fault,
+// Faulty values count as 0. The index of the first faulty row goes to *fault,
 // unless that is null. Cells lie in shared memory, or in `scratch` where a row is too long for it.
 
 typedef unsigned long long u64;
@@ -35,7 +35,7 @@ __device__ __forceinline__ void report(long long *fault, long long row) {
     if (fault) atomicMin(fault, row);
 }
 
-// A set of values below 64 * WORDS, in registers: every index is known when compiling.
+// A set of values below 64 * WORDS, in registers: every index is a constant when compiling.
 struct Set {
     u64 word[WORDS];
 
@@ -47,7 +47,7 @@ struct Set {
         }
     }
 
-    // Puts x in, or takes it out, and answers how many members are below it.
+    // Puts x in, or takes it out, and returns how many members are below it.
     __device__ __forceinline__ int flip(int x) {
         int below = 0;
 #pragma unroll
@@ -61,7 +61,7 @@ struct Set {
         return below;
     }
 
-    // Takes the k-th smallest member out and answers which it was.
+    // Takes the k-th smallest member out and returns it.
     __device__ __forceinline__ int take(int k) {
         u64 chosen = word[0];
         int at = 0, rest = k;
@@ -94,7 +94,7 @@ __device__ __forceinline__ void count_up(CELL *cells, int n) {
 }
 
 // Walks one row of cells `a`; b and c are its scratch. Results go to a, or to b if the walk scatters them.
-// Whether the row was as it should be.
+// Returns whether the row is valid.
 __device__ __forceinline__ bool walk(CELL *a, CELL *b, CELL *c, int n) {
     Set set;
     bool good = true;
@@ -242,7 +242,7 @@ __device__ __forceinline__ int rank_in(const CELL *cells, int length, int v, int
 extern "C" __global__ void walk_merge(const ELEMENT *__restrict__ in, ELEMENT *__restrict__ out, long long rows,
                                       int n, CELL *scratch, long long *fault) {
     CELL *cells = scratch ? scratch + (long long)blockIdx.x * 5 * n : (CELL *)shared;
-    CELL *found = cells + 4 * n;
+    CELL *counts = cells + 4 * n;
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
         const ELEMENT *source = in + row * n;
         ELEMENT *target = out + row * n;
@@ -256,7 +256,7 @@ extern "C" __global__ void walk_merge(const ELEMENT *__restrict__ in, ELEMENT *_
             int time = WALK == SELECT && FORM != RIGHT ? n - 1 - i : i;
             key[time] = (CELL)(WALK == SELECT && FORM == LEFT ? i - (int)value : (int)value);
             from[time] = (CELL)time;
-            found[time] = 0;
+            counts[time] = 0;
         }
         __syncthreads();
         for (int run = 1; run < n; run *= 2) {
@@ -271,7 +271,7 @@ extern "C" __global__ void walk_merge(const ELEMENT *__restrict__ in, ELEMENT *_
                     at = p - middle;
                     q = rank_in(key + begin, middle - begin, v, WALK == SELECT, true);
                     if (WALK == SELECT) v += q;
-                    else found[origin] += (CELL)q;
+                    else counts[origin] += (CELL)q;
                 }
                 new_key[begin + at + q] = (CELL)v;
                 new_from[begin + at + q] = (CELL)origin;
@@ -281,7 +281,7 @@ extern "C" __global__ void walk_merge(const ELEMENT *__restrict__ in, ELEMENT *_
             swap = from; from = new_from; new_from = swap;
         }
         if (WALK == SELECT && FORM != INSERTION) {
-            for (int p = threadIdx.x; p < n; p += blockDim.x) found[from[p]] = (CELL)p;
+            for (int p = threadIdx.x; p < n; p += blockDim.x) counts[from[p]] = (CELL)p;
             __syncthreads();
         }
         for (int p = threadIdx.x; p < n; p += blockDim.x) {
@@ -290,10 +290,10 @@ extern "C" __global__ void walk_merge(const ELEMENT *__restrict__ in, ELEMENT *_
                 if (key[p] != p) report(fault, row);
                 if (FORM == RIGHT) {
                     u64 x = (u64)source[p];
-                    result = (int)(x < (u64)n ? x : 0) - found[p];
-                } else result = FORM == LEFT ? p - found[p] : found[from[p]];
+                    result = (int)(x < (u64)n ? x : 0) - counts[p];
+                } else result = FORM == LEFT ? p - counts[p] : counts[from[p]];
             } else if (FORM == INSERTION) result = n - 1 - from[p];
-            else result = found[FORM == RIGHT ? p : n - 1 - p];
+            else result = counts[FORM == RIGHT ? p : n - 1 - p];
             target[p] = (ELEMENT)result;
         }
         __syncthreads();

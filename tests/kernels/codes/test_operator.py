@@ -85,7 +85,7 @@ else:
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="elsewhere the portable path is the only one")
 def test_the_portable_selection_equals_the_one_of_this_processor(tmp_path: object) -> None:
-    """numba told to forget what this processor can do compiles the search instead of PDEP."""
+    """For a processor without extensions numba compiles the search instead of PDEP."""
     program = """
 import torch, factorank as fr
 from factorank.kernels.codes import reference, transform
