@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all: made aside in the same folder, then renamed."""
+"""Files and folders that appear whole or not at all: made aside in the same folder, synced, then renamed."""
 
 import json
 import os
@@ -13,9 +13,9 @@ from factorank.errors import FactorankError
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a file so that nobody ever sees half of it; text is UTF-8 with ``\\n`` line ends.
+    """Write a file whole or not at all; text is UTF-8 with ``\\n`` line ends.
 
-    An existing file is replaced; after a failure it is still as it was.
+    An existing file is replaced; a failure leaves it as it was.
     """
     path = Path(path)
     data = content.encode() if isinstance(content, str) else content
@@ -33,7 +33,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write JSON, indented, whole or not at all; NaN and infinity, which it lacks, are errors."""
+    """Write indented JSON, whole or not at all; NaN and infinity, which JSON lacks, are errors."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -52,7 +52,8 @@ def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def folder_made_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A new folder to fill, which takes the place of ``path`` when the block ends without an error.
 
-    A folder that was there before is moved out of the way first and removed last.
+    Its files are on the disk before it is renamed: a process that is killed at any moment leaves a whole
+    folder or none. A folder that was there before is moved out of the way first and removed last.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +61,8 @@ def folder_made_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield aside
         os.chmod(aside, 0o777 & ~_umask())
+        for inside in (*aside.rglob("*"), aside):
+            _sync(inside)
         if path.is_dir():
             old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
             os.rename(path, old / "old")
@@ -67,9 +70,21 @@ def folder_made_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             os.rename(aside, path)
+        _sync(path.parent)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+
+
+def _sync(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder (where the system can do so)."""
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

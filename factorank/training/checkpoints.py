@@ -1,9 +1,7 @@
 """Checkpoints: folders ``<step>/`` that are either whole or refused.
 
 A checkpoint is some files of tensors (safetensors), ``state.json``, and ``manifest.json`` with the format and
-the length and SHA-256 of each of them. It is made in a folder aside, every file and the folder are synced to
-the disk, and the folder is renamed: a process killed at any moment leaves a whole checkpoint or none. Nothing
-is pickled.
+the length and SHA-256 of each of them. The folder appears whole or not at all. Nothing is pickled.
 """
 
 import hashlib
@@ -20,6 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from factorank.errors import TrainingError
+from factorank.files import folder_made_whole
 
 FORMAT = 1
 KEEP = 2
@@ -36,26 +35,17 @@ class Checkpoint:
 
 def write(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint under ``folder``, keep the newest two, and return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    aside = folder / f".making-{checkpoint.step}-{os.getpid()}"
-    if aside.exists():
-        shutil.rmtree(aside)
-    aside.mkdir()
     files = {f"{name}.safetensors": save(_plain(tensors)) for name, tensors in checkpoint.tensors.items()}
-    files["state.json"] = to_json(checkpoint.state)
+    files["state.json"] = _json(checkpoint.state)
     manifest = {
         "format": FORMAT,
         "step": checkpoint.step,
         "files": {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()},
     }
-    for name, data in {**files, "manifest.json": to_json(manifest)}.items():
-        write_synced(aside / name, data)
-    sync_folder(aside)
     path = folder / str(checkpoint.step)
-    if path.exists():
-        _discard(path)
-    aside.rename(path)
-    sync_folder(folder)
+    with folder_made_whole(path) as aside:
+        for name, data in {**files, "manifest.json": _json(manifest)}.items():
+            (aside / name).write_bytes(data)
     for step in steps_in(folder)[:-KEEP]:
         _discard(folder / str(step))
     return path
@@ -116,32 +106,8 @@ def steps_in(folder: Path) -> list[int]:
 
 def tidy(folder: Path) -> None:
     """Remove folders that a killed process left half made or half deleted."""
-    for path in folder.glob(".*-*") if folder.is_dir() else ():
+    for path in folder.glob(".*") if folder.is_dir() else ():
         shutil.rmtree(path, ignore_errors=True)
-
-
-def to_json(value: Any) -> bytes:
-    """A value as readable JSON; Python floats come back as they were, bit for bit."""
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
-
-
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a file and wait until the disk has it."""
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names in a folder (where the system can do so)."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -169,6 +135,11 @@ def _bytes(path: Path) -> bytes:
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+
+def _json(value: Any) -> bytes:
+    """A value as readable JSON; Python floats come back as they were, bit for bit."""
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _sha256(data: bytes) -> str:

@@ -120,7 +120,7 @@ class TrainSettings:
         _check_choice("strategy", self.strategy, ("ddp", None))
 
     def check_complete(self, held_out: bool) -> None:
-        """Refuse settings that need another one which is not set; ``held_out``: whether there are such data."""
+        """Refuse settings that need another which is not set, or held-out data where there are none."""
         if self.schedule == "time" and self.max_seconds is None:
             raise TrainingError(
                 "schedule='time' anneals over {parameter}, which is not set", parameter="max_seconds"
