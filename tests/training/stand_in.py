@@ -8,6 +8,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from factorank.permutations import random_permutations
+from factorank.training import TrainResult
+
+ORDERS = random_permutations(5, (60,), generator=torch.Generator().manual_seed(1))
+QUICK: dict[str, Any] = {"steps": 12, "batch_size": 20, "device": "cpu"}
+
 
 class StandIn(nn.Module):
     """Predicts each place from the others, some of which are masked at random; dropout on the way."""
@@ -54,3 +60,9 @@ def make(seed: int = 0, **kwargs: Any) -> StandIn:
 def same_weights(one: nn.Module, other: nn.Module) -> bool:
     ours, theirs = one.state_dict(), other.state_dict()
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def lines(result: TrainResult) -> list[dict[str, Any]]:
+    """The history of a run."""
+    assert result.history is not None
+    return [json.loads(line) for line in result.history.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""What ``test_train_processes`` starts with torchrun; the argument is the folder to write to."""
+"""What ``test_processes`` starts with torchrun; the argument is the folder to write to."""
 
 import json
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from test_train_processes import TRAINED, options, small_model
 
 from factorank.cli import main as command
 from factorank.experiments import cyclic
 from factorank.permutations import random_permutations
 from factorank.training import train
+from tests.training.test_processes import TRAINED, options, small_model
 
 SIZE = {"n": 5, "width": 8, "depth": 1, "heads": 1, "batch_size": 4, "steps": 10, "samples": 60, "share": 0.5}
 

@@ -1,4 +1,4 @@
-"""When a step is run, recorded and replayed, with stand-ins for CUDA; test_train_gpu.py has real steps."""
+"""When a step is run, recorded and replayed, with stand-ins for CUDA; test_step_gpu.py has real steps."""
 
 from contextlib import contextmanager
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from stand_in import make, same_weights
 
 from factorank.errors import TrainingError
 from factorank.permutations import random_permutations
 from factorank.training import checkpoints, train
 from factorank.training import run_folder as folder
+from tests.training.stand_in import make, same_weights
 
 ORDERS = random_permutations(5, (60,), generator=torch.Generator().manual_seed(1))
 KILLS = int(os.environ.get("FACTORANK_KILLS", "3"))
@@ -118,7 +118,7 @@ def run_and_kill(path, seconds=None):
     """Start the run and kill it after some seconds, or let it end: its seconds and its last checkpoint."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["stand_in", "factorank.training", "factorank.kernels.codes.cpu", "torch._dynamo"]
+        ["tests.training.stand_in", "factorank.training", "factorank.kernels.codes.cpu", "torch._dynamo"]
     )
     ready = context.Event()
     process = context.Process(target=_run_to_be_killed, args=(path, ready))

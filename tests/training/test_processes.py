@@ -11,9 +11,11 @@ import torch
 
 from factorank.models import PermutationModel
 from factorank.permutations import random_permutations
-from factorank.training import train
+from factorank.training import TrainSettings, train
+from factorank.training.processes import World, world_of
 
-PROGRAM = Path(__file__).with_name("two_processes.py")
+PROGRAM = "tests.training.two_processes"
+ROOT = Path(__file__).parents[2]
 TRAINED = {
     "masked": {"objective": "masked", "optimizer": "adamw"},
     "autoregressive": {"objective": "autoregressive", "optimizer": "adamw"},
@@ -52,11 +54,12 @@ def launched(tmp_path_factory):
         "torch.distributed.run",
         "--standalone",
         "--nproc-per-node=2",
-        str(PROGRAM),
+        "--module",
+        PROGRAM,
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [*command, str(folder)], env=environment, capture_output=True, text=True, timeout=240
+        [*command, str(folder)], env=environment, capture_output=True, text=True, timeout=240, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
     (folder / "said").write_text(done.stdout)
@@ -114,3 +117,11 @@ def test_a_command_writes_and_speaks_once(launched):
     rows = [json.loads(line) for line in (launched / "cyclic" / "cyclic.jsonl").read_text().splitlines()]
     assert {row["batch_size"] for row in rows} == {8}
     assert len(rows) == 2 * 3 * 5
+
+
+def test_one_device_and_no_launcher_is_plain_torch(monkeypatch):
+    for name in ("WORLD_SIZE", "RANK", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    for devices in (None, 1):
+        settings = TrainSettings(steps=1, devices=devices)
+        assert type(world_of(torch.device("cpu"), settings)) is World

@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file
-from stand_in import StandIn, same_weights
 from torch import nn
 
 from factorank.baselines import GumbelSinkhorn
@@ -18,6 +17,7 @@ from factorank.training.optimizers import make_update
 from factorank.training.optimizers.adamw import TorchUpdate
 from factorank.training.optimizers.average import Average
 from factorank.training.optimizers.muon import Muon, hidden_matrices, orthogonalised
+from tests.training.stand_in import StandIn, same_weights
 
 CPU = torch.device("cpu")
 ORDERS = random_cyclic(6, (200,), generator=torch.Generator().manual_seed(1))
