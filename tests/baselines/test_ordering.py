@@ -8,6 +8,7 @@ from torch import nn
 
 import factorank as fr
 from factorank.baselines import GumbelSinkhorn, RiffleDiffusion
+from factorank.baselines.ordering import OrderingModel
 from factorank.errors import ModelError, PermutationError
 
 CASES = {
@@ -109,6 +110,20 @@ def test_modes_are_found_without_dropout(case, generator):
 
 
 @every_case
+def test_solve_gives_the_modes_of_a_batch(case, generator):
+    """Dropout is off, as for modes, and the number of evaluations is that of the schedule."""
+    model = build(case, dropout=0.5).train()
+    _, x = numbers(20, 4, generator)
+    assert torch.equal(model.solve(x), model.mode(x))
+    assert model.training
+    if isinstance(model, RiffleDiffusion):
+        assert torch.equal(model.solve(x, beam=3), model.mode(x, beam=3, paths=3))
+        assert (model.nfe, model.default_beam) == (len(model.schedule) - 1, 200)
+    else:
+        assert (model.nfe, model.default_beam) == (1, None)
+
+
+@every_case
 def test_files(case, generator, tmp_path):
     model = build(case)
     _, x = numbers(20, 4, generator)
@@ -117,6 +132,7 @@ def test_files(case, generator, tmp_path):
     assert not loaded.training
     assert loaded.config() == model.config()
     assert loaded.mode(x).equal(model.mode(x))
+    assert type(OrderingModel.from_pretrained(tmp_path)) is type(model)
     passed_in = Numbers(16)
     assert type(model).from_pretrained(tmp_path, encoder=passed_in).encoder is passed_in
 
@@ -166,6 +182,9 @@ def test_damaged_files_are_refused(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps(config | change))
         with pytest.raises(ModelError, match=message):
             GumbelSinkhorn.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"kind": "other"}))
+    with pytest.raises(ModelError, match="kind 'other', not 'gumbel-sinkhorn' or 'riffle-diffusion'"):
+        OrderingModel.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(ModelError, match="cannot be read"):
