@@ -11,7 +11,7 @@ import torch
 from benchmarks.timing import show
 from benchmarks.workloads import LENGTHS
 from factorank.errors import FactorankError
-from factorank.experiments.record import write_results
+from factorank.experiments.record import provenance, write_results
 from factorank.figures import read_results
 
 UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -28,6 +28,15 @@ def speed_parser(name: str, about: str | None, names: Sequence[str]) -> argparse
     parser.add_argument("--quick", action="store_true", help="tiny networks: does everything run?")
     parser.add_argument("--out", default="runs/bench/speed.jsonl", help="rows of other devices are kept")
     return parser
+
+
+def start(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> tuple[Any, dict[str, Any]]:
+    """The options of a run, with torch set up for them, and where its rows come from."""
+    options = parser.parse_args(argv)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    torch.set_float32_matmul_precision("high")
+    return options, provenance(" ".join([f"factorank {parser.prog}", *(argv or ())]))
 
 
 def say(row: dict[str, Any]) -> None:

@@ -22,10 +22,9 @@ from torch import Tensor
 
 from benchmarks import paper, workloads
 from benchmarks.limits import Memory, copy_rate, count, product_rate
-from benchmarks.rows import merge, say, speed_parser, table
+from benchmarks.rows import merge, say, speed_parser, start, table
 from benchmarks.timing import seconds
 from benchmarks.workloads import Workload
-from factorank.experiments.record import provenance
 from factorank.kernels import dispatch
 from factorank.models import PermutationModel
 from factorank.models.partitions import bounds
@@ -45,11 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [*WORKLOADS, *COSTS]
     parser = speed_parser("sample", __doc__, names)
     parser.add_argument("--batch", type=int, help="permutations in a call, if other than each workload's own")
-    options = parser.parse_args(argv)
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    torch.set_float32_matmul_precision("high")
-    where = provenance(" ".join(["factorank bench sample", *(argv or ())]))
+    options, where = start(parser, argv)
     device = options.device
     if options.only:
         names = [name for name in names if any(part in name for part in options.only)]

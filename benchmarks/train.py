@@ -26,9 +26,8 @@ import torch
 import factorank as fr
 from benchmarks import workloads
 from benchmarks.limits import Memory, count, product_rate
-from benchmarks.rows import merge, say, speed_parser, table
+from benchmarks.rows import merge, say, speed_parser, start, table
 from benchmarks.workloads import Workload
-from factorank.experiments.record import provenance
 from factorank.kernels import dispatch
 from factorank.training.settings import Precision
 
@@ -44,11 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = speed_parser("train", __doc__, [*WORKLOADS, COST])
     parser.add_argument("--compile", choices=("no", "yes", "both"), help="both where a GPU is, no elsewhere")
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="bf16 on a GPU, fp32 elsewhere")
-    options = parser.parse_args(argv)
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    torch.set_float32_matmul_precision("high")
-    where = provenance(" ".join(["factorank bench train", *(argv or ())]))
+    options, where = start(parser, argv)
     device = options.device
     rows: list[dict[str, Any]] = []
     names = chosen(options.only, device)

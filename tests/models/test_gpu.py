@@ -6,6 +6,7 @@ import torch
 import factorank as fr
 from factorank.kernels import dispatch
 from factorank.kernels.gpu.graphs import replayed
+from tests.kernels.gpu.captured import captured
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 pytestmark = pytest.mark.gpu
@@ -51,15 +52,7 @@ def test_loss_can_be_captured(code, objective):
         loss.backward()
         return loss
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        loss = step()
+    graph, loss = captured(step)
     orders.copy_(fr.random_permutations(4, (64,), device="cuda"))
     graph.replay()
     torch.testing.assert_close(loss, model.loss(orders, noise=noise).mean())

@@ -8,6 +8,7 @@ import torch
 
 from factorank.jigsaw.edges import EdgeAttention
 from factorank.kernels import dispatch
+from tests.kernels.gpu.captured import captured
 
 pytestmark = pytest.mark.gpu
 
@@ -144,18 +145,10 @@ def test_captured_and_replayed_on_other_puzzles():
         loss.backward()
         return [loss.detach(), tokens.grad, *(weight.grad for weight in edges.parameters())]
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, outcomes = captured(step)
     pixels.copy_(pixels.flip(0) * 0.7)
     graph.replay()
-    replayed = [tensor.clone() for tensor in captured]
+    replayed = [tensor.clone() for tensor in outcomes]
     for ours, eager in zip(replayed, step(), strict=True):
         assert (ours - eager).norm() <= 1e-3 * eager.norm() + 1e-6
 
