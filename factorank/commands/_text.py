@@ -1,5 +1,6 @@
-"""Aligned plain text for the terminal, with no colour codes."""
+"""Plain text: aligned tables for the terminal, with no colour codes, and the command line itself."""
 
+import sys
 import unicodedata
 from collections.abc import Sequence
 
@@ -48,3 +49,8 @@ def width(text: str) -> int:
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
     )
+
+
+def command_line() -> str:
+    """The command as it was typed, for rows of results."""
+    return " ".join(["factorank", *sys.argv[1:]])

@@ -1,6 +1,5 @@
 """``factorank cyclic``: learn the uniform law on cyclic permutations."""
 
-import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, Literal
 
 from factorank.commands._jobs import check_jobs, finished
 from factorank.commands._processes import first_process, processes, say
-from factorank.commands._text import counted, table
+from factorank.commands._text import command_line, counted, table
 from factorank.errors import FactorankError
 
 SMALL = 64
@@ -70,7 +69,7 @@ class Cyclic:
         out = self.out or Path("runs") / ("cyclic" if self.preset == "laptop" else f"cyclic-{self.preset}")
         check_jobs(self.jobs)
         choose_threads(size)
-        about = provenance(" ".join(["factorank", *sys.argv[1:]]))
+        about = provenance(command_line())
         about["batch_size"] = size.batch_size * processes()
         options = {"max_seconds": self.max_seconds, "compile": self.compile}
         if self.jobs > 1:

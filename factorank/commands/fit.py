@@ -1,7 +1,6 @@
 """``factorank fit``: a law that describes rankings."""
 
 import re
-import sys
 import textwrap
 import warnings
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from factorank.commands._options import RankingsFile
-from factorank.commands._text import counted, shorten, table
+from factorank.commands._text import command_line, counted, shorten, table
 from factorank.errors import FactorankError
 
 
@@ -73,7 +72,7 @@ class Fit(RankingsFile):
             "title": rankings.metadata.get("TITLE"),
         }
         facts |= {"model": self.model, "seed": self.seed, "unranked": self.unranked}
-        facts |= {"command": "factorank " + " ".join(sys.argv[1:])}
+        facts |= {"command": command_line()}
         facts |= votes.summary(law, rankings, self.unranked, refits, generator)
         print(report(facts))
         with folder_made_whole(out) as folder:

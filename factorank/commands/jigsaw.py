@@ -1,6 +1,5 @@
 """``factorank jigsaw``: train on puzzles, score a model, or solve a puzzle made of a picture."""
 
-import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,7 +8,7 @@ import tyro
 
 from factorank.commands._option_names import option_name
 from factorank.commands._processes import first_process, say
-from factorank.commands._text import table
+from factorank.commands._text import command_line, table
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ class JigsawEval(PictureOptions):
         if self.beam is not None and chosen.method == "factorank" and chosen.objective == "masked":
             raise FactorankError("--beam is for autoregressive models and riffle diffusion, not masked ones")
         pictures = getattr(self.read(), self.split)
-        about = {"split": self.split} | provenance(" ".join(["factorank", *sys.argv[1:]]))
+        about = {"split": self.split} | provenance(command_line())
         scoring = Scoring(self.split, self.nfe, self.unmask, self.beam, most=self.most)
         rows = [row | about for row in score(chosen, model, pictures, scoring)]
         print(scores_table(rows))

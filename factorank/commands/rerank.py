@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from factorank.commands._rerank_tables import answer_table, scores_table, write_answer
+from factorank.commands._text import command_line
 from factorank.errors import FactorankError
 
 RATINGS = "ratings.safetensors"
@@ -204,7 +205,7 @@ class Eval:
         sizes = tuple(dict.fromkeys(row["n"] for row in rows))
         for name in self.baselines:
             rows += baseline_rows(name, ratings, replace(evaluation, ns=sizes), on=self.on, seeds=(seed,))
-        source = provenance(" ".join(["factorank", *sys.argv[1:]]))
+        source = provenance(command_line())
         out = self.out or self.source / "eval"
         write_results(out / "rerank.jsonl", [row | source for row in rows])
         write_results(out / "rerank-calibration.jsonl", [row | source for row in bins])

@@ -1,13 +1,12 @@
 """``factorank unscramble``: the words in scrambled letters."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from factorank.commands._text import table
+from factorank.commands._text import command_line, table
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ class Unscramble:
         model.save_pretrained(self.out / "model", torch.float16)  # half the size
         model = load(self.out / "model")  # what is measured is what is saved
         about = {"train_seconds": round(result.seconds, 1), "trained_steps": result.steps}
-        about |= provenance(" ".join(["factorank", *sys.argv[1:]]))
+        about |= provenance(command_line())
         rows = [row | about for row in unscramble.score(model, words, size, seed=self.seed)]
         write_results(self.out / "unscramble.jsonl", rows)
         print(scores_table(rows))
