@@ -19,14 +19,14 @@ from factorank.errors import FactorankError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 2 after one line on stderr if something is wrong."""
+    """Run the command line and return its exit code: 2 for bad input, with one line on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return _run(arguments)
     except (FactorankError, OSError) as error:
-        if isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
+        if isinstance(error, BrokenPipeError):  # the reader, such as head, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         print(f"factorank: {_one_line(error)}", file=sys.stderr)
@@ -88,7 +88,7 @@ def _overview() -> str:
         lines += textwrap.wrap(
             first, 79, initial_indent=f"  {name:<{width}}  ", subsequent_indent=" " * (width + 4)
         )
-    return "\n".join([*lines, "", "factorank COMMAND --help says what a command takes."])
+    return "\n".join([*lines, "", "factorank COMMAND --help lists the options of a command."])
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

@@ -82,24 +82,24 @@ class RankerError(FactorankError):
 
 
 class RatingsError(FactorankError):
-    """A table of ratings cannot be read, or has too little in it for what is asked."""
+    """A table of ratings cannot be read, or holds too few ratings."""
 
 
 class DistributionError(FactorankError):
-    """A law cannot take this parameter or observation, or cannot give what it is asked for."""
+    """A law cannot take this parameter or observation, or has no such quantity."""
 
 
 class TrainingError(FactorankError):
-    """A training run cannot start, resume or go on as asked."""
+    """A training run cannot start, resume or continue."""
 
 
 class ModelError(FactorankError):
-    """A model cannot be built, loaded, or asked for this law."""
+    """A model cannot be built or loaded, or has no such law."""
 
 
 @contextmanager
 def short_of_memory(advice: str) -> Iterator[None]:
-    """Add to an error that the memory is used up, of a GPU or of the machine, what can be done about it."""
+    """Add advice to an error that says that the memory of a GPU or of the machine is used up."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

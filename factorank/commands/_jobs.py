@@ -12,7 +12,7 @@ from factorank.errors import FactorankError
 
 
 def check_jobs(jobs: int) -> None:
-    """Refuse what cannot be."""
+    """Refuse a number of jobs that cannot run."""
     if jobs < 1:
         raise FactorankError(f"--jobs is 1 or more, not {jobs}")
     if jobs > 1 and processes() > 1:
@@ -22,9 +22,9 @@ def check_jobs(jobs: int) -> None:
 def finished(
     work: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], jobs: int
 ) -> Iterator[tuple[int, Any]]:
-    """``work(*task)`` of each task with its index, as they are done; ``work`` is importable by name.
+    """The index and the result of ``work(*task)`` for each task, as they are done.
 
-    An interruption lets what is running come to an end: training that is interrupted saves itself first.
+    ``work`` is importable by name. An interruption waits for running tasks: interrupted training saves itself.
     """
     if jobs == 1:
         for index, task in enumerate(tasks):
@@ -41,8 +41,10 @@ def finished(
 
 
 def _begin(jobs: int) -> None:
-    """A worker takes its share of the processors, and ends with its parent: one whose command was killed
-    would train on unseen, in a folder that is needed again."""
+    """Give a worker its share of the processors, and let it end with its parent.
+
+    Otherwise a worker whose command was killed would go on training in a folder that is needed again.
+    """
     import torch
 
     torch.set_num_threads(max(1, torch.get_num_threads() // jobs))

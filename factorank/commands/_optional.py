@@ -1,4 +1,4 @@
-"""How options that may be left out are shown: by what they take, without a None among the choices."""
+"""Help of optional options: it shows the type they take, without a None among the choices."""
 
 import dataclasses
 import types

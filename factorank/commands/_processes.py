@@ -1,4 +1,4 @@
-"""Commands that torchrun or SLURM started several times at once: the first process speaks for all."""
+"""Commands that torchrun or SLURM started in several processes: the first one prints and writes."""
 
 import os
 

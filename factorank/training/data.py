@@ -56,7 +56,7 @@ class TrainingData:
 
     @property
     def full_length(self) -> bool:
-        """Whether all lists are known to have n items."""
+        """Whether the data are tensors and no list is shorter than n."""
         tables = [table for table in (self.table, self.held_out) if table is not None]
         return self.table is not None and not any((order < 0).any() for order, _ in tables)
 

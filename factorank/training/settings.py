@@ -219,7 +219,7 @@ def shows_options(function: F) -> F:
     ``{options}`` in the docstring becomes the names of the fields and their docstrings.
     """
     signature = inspect.signature(function)
-    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     options = [
         inspect.Parameter(
             field.name,

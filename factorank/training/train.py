@@ -52,7 +52,7 @@ def train(
             length, whose items are orders ``(n,)`` or pairs; or a function ``data(batch_size, generator)``
             that makes orders ``(batch_size, n)`` or pairs on the generator's device. Rows are drawn in epochs
             without replacement.
-        settings: the settings as one object. Options change single ones of them.
+        settings: the settings as one object. Options change some of them.
         held_out: orders, or (orders, context), or the share of the rows (0 to 1) to hold out. The model ends
             with the weights that score best on them.
         watch: measures the model every ``held_out_every`` steps, with the averaged weights: a function that
