@@ -24,7 +24,7 @@ def finished(
 ) -> Iterator[tuple[int, Any]]:
     """The index and the result of ``work(*task)`` for each task, as they are done.
 
-    ``work`` is importable by name. An interruption waits for running tasks: interrupted training saves itself.
+    ``work`` is importable by name. An interruption waits for running tasks, which save their training.
     """
     if jobs == 1:
         for index, task in enumerate(tasks):

@@ -52,10 +52,20 @@ class Train(RankingsTable):
         import torch
 
         from factorank.models import PermutationModel
-        from factorank.training import train
+        from factorank.training import TrainSettings, train
         from factorank.votes import training_orders, write_items
 
         out = self.out or Path("runs") / "train" / f"{self.file.stem}-{self.code}-{self.objective}"
+        settings = TrainSettings(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            optimizer=self.optimizer,
+            lr=self.lr,
+            max_seconds=self.max_seconds,
+            patience=self.patience,
+            seed=self.seed,
+            out=out,
+        )
         generator = torch.Generator().manual_seed(self.seed)
         rankings = self.read(generator)
         try:
@@ -68,19 +78,7 @@ class Train(RankingsTable):
         )
         voters = f"{self.file.name}: {counted(rankings.voters, 'ranking')} of {counted(rankings.n, 'item')}"
         say(voters + (f", {len(held)} of them held out" if held is not None else ""))
-        result = train(
-            model,
-            orders,
-            steps=self.steps,
-            batch_size=min(self.batch_size, len(orders)),
-            optimizer=self.optimizer,
-            lr=self.lr,
-            max_seconds=self.max_seconds,
-            held_out=held,
-            patience=self.patience,
-            seed=self.seed,
-            out=out,
-        )
+        result = train(model, orders, settings, held_out=held, batch_size=min(self.batch_size, len(orders)))
         if not first_process():
             return 0
         write_items(out, list(rankings.items))

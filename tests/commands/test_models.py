@@ -104,6 +104,8 @@ def test_train_learns_from_every_voter(run, tmp_path):
         ("a,b\n1,2\n2,1\n", ["--held-out", "1.5"], "lies between 0 and 1, not at 1.5; --held-out 0"),
         ("a,b\n1,2\n2,1\n", ["--held-out", "0.5", "--width", "9"], "multiple of the heads"),
         ("a,b\n1,2\n2,1\n", ["--held-out", "0.5", "--dropout", "2"], "dropout is a share, a number from 0"),
+        ("a,b\n1,2\n2,1\n", ["--steps", "0"], "--steps is a whole number of at least 1, not 0"),
+        ("a,b\n1,2\n2,1\n", ["--max-seconds", "-1"], "--max-seconds is a finite number above 0, not -1.0"),
         ("count,a,b\n9999999999,1,2\n", [], "9999999999 voters who rank 2 items are too many to train on"),
     ],
 )
