@@ -209,21 +209,26 @@ class Rankings:
         return Rankings(self.items, places.masked_fill(ranks < 0, -1), counts, self.metadata).distinct()
 
     def split(
-        self, fraction: float, generator: torch.Generator | None = None
+        self, held_out: float, generator: torch.Generator | None = None
     ) -> tuple["Rankings", "Rankings"]:
-        """Two random parts of the voters: all but a fraction, and that fraction (rounded).
+        """Two random parts of the voters: all but the fraction held out, and that fraction (rounded).
 
         >>> votes = Rankings(["a", "b"], torch.tensor([[0, 1], [1, 0]]), torch.tensor([60, 40]))
         >>> train, held_out = votes.split(0.25, torch.Generator().manual_seed(0))
         >>> train.voters, held_out.voters
         (75, 25)
         """
-        if not 0 < fraction < 1:
-            raise RankingsError(f"the fraction held out lies between 0 and 1, not at {fraction}")
+        if not 0 < held_out < 1:
+            raise RankingsError(
+                f"the fraction held out lies between 0 and 1, not at {held_out}", parameter="held_out"
+            )
         _check_voters(self.voters, "split")
-        held = round(fraction * self.voters)
+        held = round(held_out * self.voters)
         if not 0 < held < self.voters:
-            raise RankingsError(f"a fraction of {fraction} of {self.voters} voters leaves one part empty")
+            raise RankingsError(
+                f"a fraction of {held_out} of {self.voters} voters leaves one part empty",
+                parameter="held_out",
+            )
         row_of_voter = torch.arange(len(self)).repeat_interleave(self.counts)
         chosen = row_of_voter[torch.randperm(self.voters, generator=generator)[:held]]
         there = torch.bincount(chosen, minlength=len(self))

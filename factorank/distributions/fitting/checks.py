@@ -140,13 +140,13 @@ def check_counts(**counts: int) -> None:
     """Refuse a count below one; the keyword names it."""
     for name, value in counts.items():
         if int(value) != value or value < 1:
-            raise FitError(f"{name} is a whole number of at least 1, not {value}")
+            raise FitError(f"{{parameter}} is a whole number of at least 1, not {value}", parameter=name)
 
 
 def check_strength(name: str, value: float) -> None:
     """Refuse a negative or infinite strength of regularisation."""
     if not (np.isfinite(value) and value >= 0):
-        raise FitError(f"{name} is finite and at least 0, not {value}")
+        raise FitError(f"{{parameter}} is finite and at least 0, not {value}", parameter=name)
 
 
 def check_unused(what: str, **options: object) -> None:
