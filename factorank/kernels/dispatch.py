@@ -20,8 +20,8 @@ codes     ``codes.cpu`` (numba), ``codes.cuda`` (CUDA C)   ``codes.reference``: 
 The fast paths have first derivatives only. A second derivative raises an error; the plain twins have it.
 
 The operations on codes are an operator that torch itself dispatches by device; see ``codes``. They have no
-line in ``CONDITIONS``, but ``plain`` holds for them too. Compiled loops that have no twin (``assignment``,
-``fitting``, ``amp``) are called directly.
+line in ``CONDITIONS``, but ``plain`` holds for them too. Loops that numba compiles and that have no twin, as
+that of ``assignment``, are called directly.
 """
 
 import importlib.util
@@ -37,9 +37,10 @@ from factorank.kernels.attention import attend_packed
 from factorank.kernels.cache import BlockCache, Cache
 
 Path = Literal["attention", "blocks", "cache", "edges", "update", "capture", "recording", "codes"]
-Parameters = Callable[[], Iterable[Tensor]]
 NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges")
 """The paths inside of a model's forward pass."""
+Parameters = Callable[[], Iterable[Tensor]]
+"""Lists the weights of a path; it is called only where the path may run."""
 TRITON = torch.version.cuda is not None and importlib.util.find_spec("triton") is not None
 
 
