@@ -5,7 +5,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import short_of_memory
-from factorank.models import law as laws
+from factorank.models import chunks
 from factorank.models.network import Network
 
 
@@ -15,7 +15,7 @@ def test_too_many_samples():
         model.distribution(nfe=1).sample((10**13,))
     assert caught.value.__notes__ == [
         "the result alone takes 320,000,000,000,000 bytes: draw fewer samples at once; what the network takes"
-        f" follows factorank.models.law.CHUNK, now {laws.CHUNK}"
+        f" follows factorank.models.chunks.CHUNK, now {chunks.CHUNK}"
     ]
 
 
@@ -53,4 +53,4 @@ def test_parts_of_a_long_list_hold_as_many_numbers_as_stated(monkeypatch):
     order = model.distribution(nfe=2).sample((5,))
     assert fr.is_permutation(order).all()
     assert len(seen) == 1 + 3  # the first evaluation is shared; then two samples at a time
-    assert max(seen) <= laws.CHUNK["cpu"]
+    assert max(seen) <= chunks.CHUNK["cpu"]

@@ -11,7 +11,7 @@ from factorank.baselines.ordering import OrderingModel
 from factorank.distributions.drawing import standard_gumbel
 from factorank.errors import ModelError
 from factorank.kernels.gpu.graphs import replayed
-from factorank.models.conditions import evaluating
+from factorank.models.network import evaluating
 
 GumbelObjective = Literal["reconstruction", "likelihood"]
 

@@ -12,7 +12,8 @@ from torch.types import _size
 
 from factorank.distributions.conditioning.rules import Effort, condition
 from factorank.distributions.constraints import check_parameter, permutation, show
-from factorank.errors import DistributionError, PermutationError
+from factorank.distributions.estimates import Estimate, count_places, mean_estimate
+from factorank.errors import DistributionError, FactorankError, PermutationError
 from factorank.lexicographic import permutation_at
 from factorank.permutations import (
     check_integer,
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from factorank.distributions.fitting.report import FitReport
 
 LARGEST_ENUMERATED = 8
-"""The largest n for which a law lists all n! permutations (8! = 40,320)."""
+"""The largest n for which a classical law lists all n! permutations (8! = 40,320)."""
+DEFAULT_SAMPLES = 1024
+"""Draws of an estimate where their number is not given."""
 
 
 class PermutationDistribution(Distribution):
@@ -35,8 +38,12 @@ class PermutationDistribution(Distribution):
     sample shape and ``log_prob`` with gradients to the parameters, and works in ``MixtureSameFamily``. Orders
     are int64, best item first. ``mean_ranks``, ``marginals`` and ``condition`` are added to torch's methods.
 
-    Results are exact. A law refuses where nothing exact is feasible; methods that take ``samples=`` then give
-    a Monte-Carlo estimate.
+    Learned laws (:class:`factorank.models.PermutationLaw`) are of this kind, too.
+
+    Results are exact. A classical law refuses where nothing exact is feasible; methods that take ``samples=``
+    then give a Monte-Carlo estimate. A learned law
+    estimates what ``estimates`` names without being asked. :meth:`estimate` gives an estimate with its
+    standard error.
 
     A law of your own defines ``arg_constraints`` (for each of its tensors ``(*batch, *own)``, by name),
     ``_log_prob`` and ``_sample``. Everything else then works: by enumeration up to n = 8, by a formula where
@@ -48,8 +55,12 @@ class PermutationDistribution(Distribution):
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
     support = permutation
     has_enumerate_support = True
+    error: ClassVar[type[FactorankError]] = DistributionError
+    """What is raised for a request that the law cannot meet."""
+    largest_enumerated: int = LARGEST_ENUMERATED
+    """The largest n for which all orders are listed."""
     exact: bool = True
-    """Whether ``sample`` and ``log_prob`` are those of this very law; False for an approximation."""
+    """Whether ``log_prob`` is the log-probability of what ``sample`` draws; approximations say no."""
     report: "FitReport | None" = None
     """The report of the fit; None for a law that was not fitted."""
 
@@ -79,6 +90,16 @@ class PermutationDistribution(Distribution):
         }
 
     @property
+    def estimates(self) -> frozenset[str]:
+        """Which of "entropy", "marginals" and "mean_ranks" are estimated where ``samples`` is not given."""
+        return frozenset()
+
+    @property
+    def enumerable(self) -> bool:
+        """Whether the law can list all orders with their probabilities."""
+        return self.exact and self.n <= self.largest_enumerated
+
+    @property
     def device(self) -> torch.device:
         """Where the parameters are, and the samples will be."""
         return next(value.device for value in self._parameters().values() if isinstance(value, Tensor))
@@ -93,7 +114,7 @@ class PermutationDistribution(Distribution):
     def sample(self, sample_shape: _size = (), *, generator: torch.Generator | None = None) -> Tensor:
         """Draw orders ``(*sample_shape, *batch, n)``, int64, from ``generator`` or torch's own."""
         with torch.no_grad():
-            return self._sample(checked_shape(sample_shape, DistributionError), generator)
+            return self._sample(checked_shape(sample_shape, self.error), generator)
 
     def log_prob(self, order: Tensor) -> Tensor:
         """The log-probability, in nats, of each order ``(*sample, *batch, n)``: ``(*sample, *batch)``.
@@ -108,31 +129,53 @@ class PermutationDistribution(Distribution):
     def entropy(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The entropy in nats, ``(*batch,)``.
 
-        Exact, by a formula or by enumeration; refused where neither is feasible. With ``samples`` it is an
-        unbiased estimate: the mean of ``-log_prob`` over that many draws.
+        Exact, by a formula or by enumeration; where neither is feasible refused, or estimated if
+        ``estimates`` says so. With ``samples`` it is the mean of that many draws of ``-log_prob``, an
+        unbiased estimate.
         """
-        if samples is not None:
-            return -self._log_prob(self._draws(samples, generator)).mean(0)
+        if samples is not None or "entropy" in self.estimates:
+            return self.estimate("entropy", samples=samples, generator=generator).value
         return self._entropy() if self.n > 1 else -self._certain()
 
     def marginals(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The probability that an item stands at a place: ``(*batch, item, place)``.
 
-        Rows and columns sum to one. Exact, or refused where that is not feasible. With ``samples`` it is an
-        unbiased estimate: the share of that many draws.
+        Rows and columns sum to one. Exact, refused or estimated like the entropy; with ``samples`` it is the
+        share of that many draws, an unbiased estimate.
         """
-        if samples is not None:
-            orders = self._draws(samples, generator)
-            return count_places(orders, torch.ones((), device=orders.device)) / samples
+        if samples is not None or "marginals" in self.estimates:
+            return self.estimate("marginals", samples=samples, generator=generator).value
         if self.n > 1:
             return self._marginals()
         return self._certain().exp()[..., None, None].expand(*self.batch_shape, self.n, self.n)
 
     def mean_ranks(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The expected place of each item, 0 the best: ``(*batch, n)``; exact or estimated like marginals."""
-        if samples is not None:
-            return inverse(self._draws(samples, generator), check=False).to(torch.get_default_dtype()).mean(0)
+        if samples is not None or "mean_ranks" in self.estimates:
+            return self.estimate("mean_ranks", samples=samples, generator=generator).value
         return self._mean_ranks()
+
+    def estimate(
+        self, what: str, *, samples: int | None = None, generator: torch.Generator | None = None
+    ) -> Estimate:
+        """A Monte-Carlo estimate of "entropy", "marginals" or "mean_ranks", with its standard error.
+
+        >>> import factorank as fr
+        >>> law, generator = fr.Uniform(4), torch.Generator().manual_seed(0)
+        >>> ranks = law.estimate("mean_ranks", samples=10_000, generator=generator)
+        >>> bool(((ranks.value - law.mean_ranks()).abs() < 4 * ranks.error).all())
+        True
+        """
+        count = DEFAULT_SAMPLES if samples is None else samples
+        drawn = self._draws(count, generator)
+        if what == "entropy":
+            return mean_estimate(-self._log_prob_of_draws(drawn, generator))
+        if what == "mean_ranks":
+            return mean_estimate(inverse(self._whole(drawn), check=False).to(torch.get_default_dtype()))
+        if what != "marginals":
+            raise self.error(f"what is estimated is 'entropy', 'marginals' or 'mean_ranks', not {what!r}")
+        shares = count_places(self._whole(drawn), torch.ones((), device=drawn.device)) / count
+        return Estimate(shares, (shares * (1 - shares) / count).sqrt(), count)
 
     @property
     def mode(self) -> Tensor:
@@ -211,10 +254,10 @@ class PermutationDistribution(Distribution):
 
     def _listed(self, what: str) -> Tensor:
         """All orders ``(n!, n)`` in lexicographic order, for ``what``."""
-        if self.n > LARGEST_ENUMERATED:
-            raise DistributionError(
+        if self.n > self.largest_enumerated:
+            raise self.error(
                 f"{what} of {type(self).__name__} lists all orders, which is offered for"
-                f" n <= {LARGEST_ENUMERATED}, not n = {self.n}{_HINT.get(what, '')}"
+                f" n <= {self.largest_enumerated}, not n = {self.n}{_HINT.get(what, '')}"
             )
         return permutation_at(torch.arange(math.factorial(self.n), device=self.device), self.n)
 
@@ -224,10 +267,25 @@ class PermutationDistribution(Distribution):
         rows = orders.view(len(orders), *(1 for _ in self.batch_shape), self.n)
         return orders, self._log_prob(rows).expand(len(orders), *self.batch_shape)
 
+    # Estimates.
+
     def _draws(self, samples: int, generator: torch.Generator | None) -> Tensor:
-        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-            raise DistributionError(f"an estimate takes at least 1 sample, a whole number, not {samples!r}")
+        """Orders ``(samples, *batch, n)`` for an estimate."""
+        self._check_samples(samples)
         return self.sample((samples,), generator=generator)
+
+    def _log_prob_of_draws(self, drawn: Tensor, generator: torch.Generator | None) -> Tensor:
+        return self._log_prob(drawn)
+
+    def _whole(self, drawn: Tensor) -> Tensor:
+        """Draws as orders of all n items."""
+        return drawn
+
+    def _check_samples(self, samples: int) -> None:
+        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+            raise self.error(
+                f"an estimate takes at least 1 sample, a whole number, not {samples!r}", parameter="samples"
+            )
 
     # Checks.
 
@@ -248,17 +306,6 @@ class PermutationDistribution(Distribution):
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={show(value)}" for name, value in self._parameters().items())
         return f"{type(self).__name__}({shown})"
-
-
-def count_places(orders: Tensor, weights: Tensor) -> Tensor:
-    """The summed weights of the draws in which an item stands at a place: ``(*batch, item, place)``.
-
-    Orders are ``(draws, *batch, n)``, weights ``(draws, *batch)`` or what broadcasts to it.
-    """
-    places = inverse(orders, check=False).movedim(0, -1)
-    weights = weights.expand(orders.shape[:-1]).movedim(0, -1)[..., None, :].expand_as(places)
-    counts = weights.new_zeros((*places.shape[:-1], places.shape[-2]))
-    return counts.scatter_add_(-1, places, weights)
 
 
 _LEAST = torch.finfo(torch.float32).min

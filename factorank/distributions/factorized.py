@@ -8,6 +8,7 @@ from torch import Tensor
 from factorank.codes import code
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.parameters import compact, relative_to
+from factorank.distributions.places import code_places
 from factorank.errors import DistributionError
 from factorank.permutations import inverse
 
@@ -96,7 +97,7 @@ class FactorizedDistribution(PermutationDistribution):
 
     def _marginals(self) -> Tensor:
         probs = self._digits(self.code_name, log=False)
-        relative = insertion_places(probs)[0] if self.code_name == "insertion" else lehmer_places(probs)
+        relative = code_places(self.code_name, probs)
         ranks = inverse(self._reference, check=False)[..., None].expand(*self.batch_shape, self.n, self.n)
         return relative.expand(*self.batch_shape, self.n, self.n).gather(-2, ranks)
 
@@ -116,42 +117,3 @@ def expected(log_probs: Tensor, values: Tensor) -> Tensor:
     possible = log_probs > -math.inf
     products = log_probs.exp() * torch.where(possible, values, 0.0)
     return torch.where(possible, products, 0.0).sum((-1, -2))
-
-
-def insertion_places(probs: Tensor) -> tuple[Tensor, Tensor]:
-    """Where items end up, and which of two comes first, under insertion probabilities ``(*batch, n, n)``.
-
-    Returns ``(*batch, item, place)`` probabilities and ``before``, ``(*batch, n, n)``: for a < b entry
-    ``[a, b]`` is the probability that a comes before b (zero elsewhere). Items are named by the reference. An
-    item stays where it is when the next one is inserted behind it, and moves back one place otherwise.
-    """
-    batch, n = probs.shape[:-2], probs.shape[-1]
-    places = probs.new_zeros(*batch, 0, 0)
-    before = []
-    for k in range(n):
-        row = probs[..., k, : k + 1]
-        behind = row.flip(-1).cumsum(-1).flip(-1)[..., None, 1:]  # P(V_k > s) for s = 0..k-1
-        stays = places * behind
-        before.append(torch.nn.functional.pad(stays.sum(-1), (0, n - k)))
-        moves = places * row.cumsum(-1)[..., None, :-1]
-        pad = torch.nn.functional.pad
-        places = torch.cat((pad(stays, (0, 1)) + pad(moves, (1, 0)), row[..., None, :]), -2)
-    return places, torch.stack(before, -1) if n else places
-
-
-def lehmer_places(probs: Tensor) -> Tensor:
-    """``(*batch, item, place)`` probabilities under independent right-Lehmer digits ``(*batch, n, n)``.
-
-    Follows the index that each item has among those not yet placed: it drops by one when a smaller one is
-    taken, and the item stands at place i when the digit i is its index.
-    """
-    n = probs.shape[-1]
-    index = torch.eye(n, dtype=probs.dtype, device=probs.device).expand(*probs.shape[:-2], n, n)
-    places = []
-    for i in range(n):
-        row = probs[..., None, i, : n - i]
-        places.append((index * row).sum(-1))
-        above = row.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # P(L_i > s) for s = 0..n-i-2
-        below = row.cumsum(-1)[..., :-1]  # P(L_i < s) for s = 1..n-i-1
-        index = index[..., :-1] * above + index[..., 1:] * below
-    return torch.stack(places, -1) if n else index

@@ -100,7 +100,7 @@ class GRIM(PermutationDistribution):
         total = torch.zeros(slots.shape[:-1], device=slots.device)
         for i in range(1, self.n):
             total = total + self.next_slot(slots[..., :i]).gather(-1, slots[..., i : i + 1]).squeeze(-1)
-        return total
+        return total.expand(torch.broadcast_shapes(total.shape, self.batch_shape))
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
         slots = torch.zeros((*shape, *self.batch_shape, self.n), dtype=torch.int64, device=self.device)

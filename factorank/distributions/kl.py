@@ -7,10 +7,11 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.factorized import FactorizedDistribution, expected, insertion_places
+from factorank.distributions.factorized import FactorizedDistribution, expected
 from factorank.distributions.geometric import code_sizes, times_log
 from factorank.distributions.mallows import Mallows
 from factorank.distributions.parameters import compact, relative_to
+from factorank.distributions.places import insertion_precedence
 from factorank.distributions.uniform import Uniform
 from factorank.errors import DistributionError
 
@@ -57,7 +58,7 @@ def expected_kendall(law: FactorizedDistribution, order: Tensor) -> Tensor:
     """
     if "insertion" not in law.code_names:
         raise DistributionError(f"{law!r} is no repeated insertion model: the distance has no closed form")
-    before = insertion_places(law._digits("insertion", log=False))[1]
+    before = insertion_precedence(law._digits("insertion", log=False))
     places = relative_to(
         order, law._reference
     )  # where the law's items, in its reference's order, stand in `order`

@@ -15,7 +15,7 @@ from factorank.jigsaw.model import JigsawModel, pieces_of
 from factorank.kernels.gpu.graphs import replayed
 from factorank.models import PermutationModel
 from factorank.models.autoregressive import AutoregressiveLaw
-from factorank.models.conditions import evaluating
+from factorank.models.network import evaluating
 from factorank.permutations import random_permutations
 
 

@@ -1,41 +1,53 @@
-"""What a law is conditional on, row by row, and the state of a walk that reveals codes."""
+"""What a law is conditional on: the context, fixed values of the code, the observed order of some items.
+
+*Fixed* are positions of the code whose values are known. *Observed* is the relative order of some items,
+wherever they stand. An insertion code can be taken relative to a reference that lists the observed items
+first: its first values are then the order of those items and say nothing else, so that to observe them is to
+fix these values.
+"""
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from factorank.models.context import Known
-from factorank.models.model import PermutationModel
+from factorank.errors import ModelError
+from factorank.models import orders
+from factorank.models.context import EncodedContext, encode_context
+from factorank.models.network import evaluating
+from factorank.permutations import check_integer, check_permutation, inverse
+
+if TYPE_CHECKING:
+    from factorank.models.model import PermutationModel
 
 
 @dataclasses.dataclass
-class Given:
-    """What a law is conditional on, for each row of its flattened batch.
+class Conditions:
+    """What a law is conditional on, for each row of its flattened batch; None where there is nothing.
 
-    ``present (rows, n)`` is false where a list has ended, ``fixed (rows, n)`` holds known code values and -1,
-    ``reference (rows, n)`` the order of the items that the code is relative to. None: nothing of the kind.
+    ``present (rows, n)`` is false where a list has ended, ``fixed (rows, n)`` holds fixed values of the code
+    and -1, ``reference (rows, n)`` the order of the items that the code is relative to.
     """
 
     rows: int
-    known: Known | None = None
+    context: EncodedContext | None = None
     present: Tensor | None = None
     fixed: Tensor | None = None
     reference: Tensor | None = None
     first_logits: Tensor | None = None
-    """What a masked model predicts before anything is revealed."""
-    memory: Known | None = None
-    """What an autoregressive model makes of ``known``."""
+    """What a masked model predicts before anything is revealed, once it has been computed."""
+    memory: EncodedContext | None = None
+    """What an autoregressive model makes of ``context``, once it has been computed."""
 
-    def part(self, start: int, stop: int) -> "Given":
+    def part(self, start: int, stop: int) -> "Conditions":
         """The rows from start to stop."""
         if (start, stop) == (0, self.rows):
             return self
         return self._each(stop - start, lambda tensor: tensor[start:stop])
 
-    def expand(self, old: torch.Size, new: torch.Size) -> "Given":
+    def expand(self, old: torch.Size, new: torch.Size) -> "Conditions":
         """The rows of a batch of shape ``old`` repeated to one of shape ``new``."""
 
         def expanded(tensor: Tensor) -> Tensor:
@@ -44,51 +56,224 @@ class Given:
 
         return self._each(new.numel(), expanded)
 
-    def _each(self, rows: int, change: Callable[[Tensor], Tensor]) -> "Given":
-        known = self.known
-        if known is not None:
-            present = None if known.present is None else change(known.present)
-            known = Known(change(known.tokens), present, known.aligned)
-
+    def _each(self, rows: int, change: Callable[[Tensor], Tensor]) -> "Conditions":
         def changed(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else change(tensor)
 
-        return Given(rows, known, changed(self.present), changed(self.fixed), changed(self.reference))
+        context = self.context
+        if context is not None:
+            context = EncodedContext(change(context.tokens), changed(context.present), context.aligned)
+        return Conditions(rows, context, changed(self.present), changed(self.fixed), changed(self.reference))
 
-    def start(self, model: PermutationModel) -> Tensor:
-        """The codes ``(rows, n)`` before anything is revealed: known values, and the mask where free."""
-        code = torch.full((self.rows, model.n), model.network.mask_value, device=model.network.places.device)
+    def start(self, model: "PermutationModel") -> Tensor:
+        """The codes ``(rows, n)`` before anything is revealed: fixed values, and the mask where free."""
+        code = torch.full((self.rows, model.n), model.network.mask_value, device=model.device)
         if self.fixed is not None:
             code = torch.where(self.fixed >= 0, self.fixed, code)
         return code if self.present is None else torch.where(self.present, code, model.first_values)
 
+    def decode(self, model: "PermutationModel", code: Tensor) -> Tensor:
+        """The orders of codes ``(samples, rows, n)``; -1 where a list has ended."""
+        order = orders.decoded(model, code, self.present)
+        if self.reference is None:
+            return order
+        named = self.reference.expand_as(order).gather(-1, order.clamp(min=0))
+        return torch.where(order < 0, -1, named)
 
-@dataclasses.dataclass
-class Step:
-    """A moment on the way: codes ``(samples, rows, n)``, hidden positions at the model's ``mask_value``."""
-
-    code: Tensor
-    log_prob: Tensor
-    """Of what has been revealed so far, where it was asked for."""
-    nfe: Tensor
-    """How many network evaluations each took so far."""
+    def encode(self, model: "PermutationModel", order: Tensor) -> Tensor:
+        """The codes of orders ``(samples, rows, n)`` that have been checked."""
+        if self.reference is not None:
+            place_of = inverse(self.reference, check=False)
+            order = torch.where(order < 0, -1, place_of.expand_as(order).gather(-1, order.clamp(min=0)))
+        return orders.encoded(model, order, check_rows=False)[0]
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Dropout and the like off, for as long as the block lasts."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
+def conditions_for(
+    model: "PermutationModel",
+    context: Any,
+    observed: Tensor | None = None,
+    fixed: Tensor | None = None,
+    reference: Tensor | None = None,
+) -> tuple[Conditions, torch.Size]:
+    """What a law of the model is conditional on, checked, and its batch shape.
+
+    See :meth:`PermutationModel.distribution` for the arguments.
+    """
+    if observed is not None and fixed is not None:
+        raise ModelError("either observed items or fixed code values can be given, not both")
+    if model.masks == "all" and not (observed is None and fixed is None):
+        raise ModelError(
+            "a model with masks='all' has learnt to predict from the context alone;"
+            " observed and fixed need masks='suffix' or 'any'"
+        )
+    with evaluating(model):
+        encoded = encode_context(model.context, context, model.n, model.width)
+    given = {"observed": observed, "fixed": fixed, "reference": reference}
+    batch = _batch_shape(encoded, given)
+    rows = {
+        name: _as_rows(tensor.to(model.device), batch) for name, tensor in given.items() if tensor is not None
+    }
+    conditions = _flattened(model, encoded, batch)
+    if "reference" in rows:
+        conditions = relative_to(model, conditions, rows["reference"])
+    if "observed" in rows:
+        conditions = observing(model, conditions, rows["observed"], movable="reference" not in rows)
+    if "fixed" in rows:
+        orders.check_fixed(model, rows["fixed"], conditions.present)
+        conditions.fixed = rows["fixed"]
+    return conditions, batch
+
+
+def relative_to(
+    model: "PermutationModel", conditions: Conditions, reference: Tensor, *, check: bool = True
+) -> Conditions:
+    """The conditions of a law whose code is relative to a reference ``(rows, n)`` of its own.
+
+    The tokens of the items go along, so that the law is one of the same items under the same names.
+    """
+    if check:
+        _check_reference(model, conditions, reference)
+    context, present = conditions.context, conditions.present
+    assert context is not None
+    index = reference[..., None].expand_as(context.tokens)
+    moved = EncodedContext(
+        context.tokens.gather(-2, index),
+        None if context.present is None else context.present.gather(-1, reference),
+        True,
+    )
+    present = None if present is None else present.gather(-1, reference)
+    return Conditions(conditions.rows, moved, present, conditions.fixed, reference)
+
+
+def _check_reference(model: "PermutationModel", conditions: Conditions, reference: Tensor) -> None:
+    if not _exchangeable(model, conditions.context):
+        raise ModelError(
+            "a reference for each row needs an aligned context whose items are exchangeable: the tokens of"
+            " the items stand in its order"
+        )
+    if reference.shape[-1] != model.n:
+        raise ModelError(f"a reference lists all {model.n} items, not {reference.shape[-1]}")
+    check_permutation(reference, "a reference is one of the")
+    present = conditions.present
+    if present is not None:
+        listed = present.gather(-1, reference)
+        if bool((~listed[:, :-1] & listed[:, 1:]).any()):
+            raise ModelError("a reference lists the items of the list first and then its padding")
+
+
+def observing(
+    model: "PermutationModel", conditions: Conditions, observed: Tensor, *, movable: bool = True
+) -> Conditions:
+    """The conditions once the order ``(rows, r)`` of some items, -1 pads, is observed too.
+
+    Where the items are ``movable`` the observed ones are put first in the reference, in the order that the
+    context has them; otherwise they must be the first of the reference already.
+    """
+    if model.code.name != "insertion":
+        raise ModelError(
+            "observed needs an insertion model: only there do the first values of the code stand for the"
+            f" relative order of some items; the code here is {model.code.name}"
+        )
+    rows, n = observed.shape[0], model.n
+    present = conditions.present
+    if present is not None and conditions.reference is not None:
+        present = present.gather(-1, inverse(conditions.reference, check=False))
+    orders.check_observed(model, observed, present)
+    counts, items = (observed >= 0).sum(-1), observed
+    if model.place_of is not None:
+        items = torch.where(items < 0, -1, model.place_of[items.clamp(min=0)])
+    places = torch.arange(n, device=observed.device)
+    first = places < counts[:, None]
+    is_observed = torch.zeros((rows, n + 1), dtype=torch.bool, device=observed.device)
+    is_observed = is_observed.scatter_(-1, torch.where(items < 0, n, items), True)[:, :n]
+    if movable and _exchangeable(model, conditions.context):
+        rest = 1 if conditions.present is None else 1 + (~conditions.present).long()
+        reference = torch.where(is_observed, 0, rest).argsort(dim=-1, stable=True)
+        conditions = relative_to(model, conditions, reference, check=False)
+        items = _places_in(reference, items)
+    elif conditions.reference is not None:
+        items = _places_in(conditions.reference, items)
+        is_observed = is_observed.gather(-1, conditions.reference)
+        if not bool((is_observed == first).all()):
+            raise ModelError("the reference of a row lists the observed items first, but one here does not")
+    elif not bool((early := (is_observed == first).all(-1)).all()):
+        raise ModelError(
+            "without an aligned context whose items are exchangeable the reference is fixed, and only its"
+            f" first items can be observed; row {int((~early).int().argmax())} of observed holds others"
+        )
+    items = torch.nn.functional.pad(items, (0, n - items.shape[-1]), value=-1)
+    code = model.code.encode(torch.where(first, items, places), check=False)
+    return dataclasses.replace(conditions, fixed=torch.where(first, code, -1))
+
+
+def first_fixed(model: "PermutationModel", conditions: Conditions, observed: Tensor) -> Conditions | None:
+    """The conditions with the first values of an insertion code fixed by the order of the items ``(r,)``.
+
+    None unless these are the first items of the reference of every row.
+    """
+    if model.code.name != "insertion" or not (conditions.fixed is None and conditions.present is None):
+        return None
+    reference = conditions.reference if model.reference is None else model.reference
+    if reference is None:
+        reference = torch.arange(model.n, device=observed.device)
+    first = reference[..., : len(observed)].sort(-1).values
+    if not bool((first == observed.sort().values).all()):
+        return None
+    return observing(model, conditions, observed.expand(conditions.rows, -1), movable=False)
+
+
+def _places_in(reference: Tensor, items: Tensor) -> Tensor:
+    """The places of items ``(rows, r)``, -1 pads, in references ``(rows, n)``."""
+    places = inverse(reference, check=False).gather(-1, items.clamp(min=0))
+    return torch.where(items < 0, -1, places)
+
+
+def _exchangeable(model: "PermutationModel", context: EncodedContext | None) -> bool:
+    return context is not None and context.aligned and getattr(model.context, "exchangeable", False)
+
+
+def _batch_shape(encoded: EncodedContext | None, given: dict[str, Tensor | None]) -> torch.Size:
+    shapes = {} if encoded is None else {"the context": encoded.tokens.shape[:-2]}
+    for name, tensor in given.items():
+        if tensor is not None:
+            check_integer(tensor, f"{name} is given", ModelError)
+            shapes[name] = tensor.shape[:-1]
     try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
+        return torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        listed = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise ModelError(f"the batch shapes of a law must broadcast, but are {listed}") from None
 
 
-def last(steps: Iterator[Step]) -> Step:
-    """The end of a walk; what came before is not kept."""
-    for step in steps:  # noqa: B007
-        pass
-    return step
+def _as_rows(tensor: Tensor, batch: torch.Size) -> Tensor:
+    """``(*some, r)`` as int64 ``(rows, r)`` of a batch of that shape."""
+    return tensor.to(torch.int64).expand(*batch, tensor.shape[-1]).reshape(batch.numel(), tensor.shape[-1])
+
+
+def _flattened(model: "PermutationModel", encoded: EncodedContext | None, batch: torch.Size) -> Conditions:
+    """The context of each row of the flattened batch, and which lists end before n."""
+    if encoded is None:
+        return Conditions(batch.numel())
+    own = encoded.tokens.shape[-2:]
+    flat = EncodedContext(
+        encoded.tokens.reshape(-1, *own),
+        None if encoded.present is None else encoded.present.reshape(-1, own[0]),
+        encoded.aligned,
+    )
+    conditions = Conditions(flat.tokens.shape[0], flat).expand(encoded.tokens.shape[:-2], batch)
+    assert conditions.context is not None
+    present = conditions.context.present
+    if present is None or bool(present.all()):
+        conditions.context.present = None
+    elif encoded.aligned:
+        conditions.present = present
+        if not model.padded:
+            raise ModelError(
+                "the context holds padding (-1): lists shorter than n need a code whose domains do not"
+                f" depend on n (insertion, left-lehmer) and no reference, not {model.code.name}"
+            )
+        if bool((~present[:, :-1] & present[:, 1:]).any()):
+            raise ModelError(
+                "padding (-1) stands at the end of a list, but a list in the context goes on after it"
+            )
+    return conditions

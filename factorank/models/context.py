@@ -1,6 +1,6 @@
-"""What is known beforehand, as tokens: the protocol of context encoders, two of them, and their registry.
+"""Contexts as tokens: the protocol of context encoders, two of them, and their registry.
 
-A context encoder is any module that maps what is known to tokens ``(*batch, tokens, width)``, or to a pair of
+A context encoder is any module that maps a context to tokens ``(*batch, tokens, width)``, or to a pair of
 those and a bool ``(*batch, tokens)`` that is false at padding. Three attributes, all optional, say more:
 
 * ``aligned = True``: there are n tokens and token i belongs to position i of the code. They then share one
@@ -151,7 +151,7 @@ def build_context(config: dict[str, Any]) -> nn.Module:
 
 
 @dataclasses.dataclass
-class Known:
+class EncodedContext:
     """An encoded context: ``tokens (*batch, tokens, width)``, ``present (*batch, tokens)`` or None."""
 
     tokens: Tensor
@@ -159,7 +159,7 @@ class Known:
     aligned: bool
 
 
-def encode_context(encoder: nn.Module | None, context: Any, n: int, width: int) -> Known | None:
+def encode_context(encoder: nn.Module | None, context: Any, n: int, width: int) -> EncodedContext | None:
     """Run a model's encoder on a context and check what it says."""
     if encoder is None:
         if context is not None:
@@ -179,7 +179,7 @@ def encode_context(encoder: nn.Module | None, context: Any, n: int, width: int) 
         raise ModelError(
             f"{type(encoder).__name__} gave {tuple(present.shape)} for the padding of {tuple(tokens.shape)}"
         )
-    return Known(tokens, present, aligned)
+    return EncodedContext(tokens, present, aligned)
 
 
 def _described(value: object) -> str:

@@ -2,23 +2,33 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from factorank.models.conditions import Given, Step, evaluating, last
-from factorank.models.context import Known
+from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.conditioning.rules import Effort
+from factorank.distributions.places import code_places
+from factorank.distributions.rim import RIM
+from factorank.models.chunks import aligned, chunks
+from factorank.models.conditions import Conditions
+from factorank.models.context import EncodedContext
 from factorank.models.law import PermutationLaw
-from factorank.models.model import PermutationModel
+from factorank.models.network import evaluating
 from factorank.models.partitions import Block, block, confident, entropies, listing, within_entropy
-from factorank.models.unmasking import Chooser, Greedy, Replay
+from factorank.models.unmasking import Chooser, Greedy, Replay, Step, Unmasking, last
+from factorank.permutations import inverse
+
+if TYPE_CHECKING:
+    from factorank.models.model import PermutationModel
 
 
 def loss(
-    model: PermutationModel,
+    model: "PermutationModel",
     code: Tensor,
     present: Tensor | None,
-    known: Known | None,
+    context: EncodedContext | None,
     strata: Tensor,
     scores: Tensor,
 ) -> Tensor:
@@ -42,73 +52,134 @@ def loss(
     weight = length / masked.sum(-1).clamp(min=1)
 
     masked, weight = masked.view(code.shape), weight.view(code.shape[:-1])
-    hidden = model.network.hidden(torch.where(masked, model.network.mask_value, code), known, present)
+    hidden = model.network.hidden(torch.where(masked, model.network.mask_value, code), context, present)
     chosen = model.network.head.log_probs(hidden, code)
     return -weight * torch.where(masked, chosen, 0).sum(-1)
 
 
+def noise(
+    batch: torch.Size, n: int, device: torch.device | str, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """The ``strata (*batch,)`` and ``scores (*batch, n)`` of :func:`loss`.
+
+    The strata are one uniform shift of an even grid. Each is uniform on [0, 1); together they are spread as
+    evenly as can be, which takes most of the variance out of the batch's mean.
+    """
+    # With generator=None in the call the compiler refuses batches of any size.
+    options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
+    grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
+    strata = (grid + torch.rand((), **options)).frac()
+    return strata, torch.rand((*batch, n), **options)
+
+
 class MaskedLaw(PermutationLaw):
-    """The law of a masked model that reveals the positions in blocks; see :class:`PermutationLaw`."""
+    """The law of a masked model that reveals the positions in blocks; see :class:`PermutationLaw`.
+
+    At one evaluation the positions of the code are independent, and everything has a closed form.
+    """
 
     def __init__(
         self,
-        model: PermutationModel,
-        given: Given,
+        model: "PermutationModel",
+        conditions: Conditions,
         batch_shape: torch.Size,
-        nfe: int | None,
-        unmask: str,
-        entropy_bound: float | None,
+        unmasking: Unmasking,
     ) -> None:
-        super().__init__(model, given, batch_shape)
-        self.nfe, self.unmask, self.entropy_bound = nfe, unmask, entropy_bound
+        super().__init__(model, conditions, batch_shape)
+        self.nfe, self.unmask = unmasking.nfe, unmasking.unmask
+        self.entropy_bound = unmasking.entropy_bound
 
     @property
-    def exact(self) -> bool:
+    def exact(self) -> bool:  # type: ignore[override]
         return self.unmask != "random" or self.nfe == 1
 
+    @property
+    def estimates(self) -> frozenset[str]:
+        return frozenset() if self.nfe == 1 else super().estimates
+
     def nfe_of(self, order: Tensor) -> Tensor:
-        law, rows, shape = self._aligned(order)
+        law, rows, shape = aligned(self, order)
         result = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
         if self.nfe is not None:
-            free = (law.given.start(self.model) == self.model.network.mask_value).sum(-1)
+            free = (law.conditions.start(self.model) == self.model.network.mask_value).sum(-1)
             return (result + free.clamp(max=self.nfe)).view(shape)
         with torch.no_grad(), evaluating(self.model):
-            for given, where, draws in law._chunks(rows.shape[0]):
-                code = law._encode(given, rows[draws, where])
-                result[draws, where] = last(law._walk(given, code.shape[0], Replay(code), None)).nfe
+            for conditions, where, draws in chunks(law, rows.shape[0]):
+                code = conditions.encode(self.model, rows[draws, where])
+                result[draws, where] = last(law._walk(conditions, code.shape[0], Replay(code), None)).nfe
         return result.view(shape)
 
-    def entropy(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
-        if samples is not None or self.nfe != 1:
-            return super().entropy(samples=samples, generator=generator)
-        with evaluating(self.model):
-            start = self.given.start(self.model)
-            each = entropies(self._first_logits(dataclasses.replace(self.given), start))
-        free = start == self.model.network.mask_value
-        return torch.where(free, each, 0).sum(-1).float().view(self.batch_shape)
+    # One evaluation.
 
-    def _mode(self, given: Given) -> Tensor:
+    def log_table(self) -> Tensor:
+        """At one evaluation: the log-probability of each value at each position of the code, ``(*batch, n,
+        n)``.
+
+        Fixed values, and those past the end of a list, have probability one.
+        """
+        if self.nfe != 1:
+            raise self.error(f"the positions of a code are independent at nfe=1, not at nfe={self.nfe}")
+        with evaluating(self.model):
+            start = self.conditions.start(self.model)
+            log_probs = self._first_logits(dataclasses.replace(self.conditions), start).log_softmax(-1)
+        free = (start == self.model.network.mask_value)[..., None]
+        certain = torch.arange(self.n, device=start.device) == start[..., None]
+        table = torch.where(free, log_probs, torch.where(certain, 0.0, -torch.inf))
+        return table.view(*self.batch_shape, self.n, self.n)
+
+    def _entropy(self) -> Tensor:
+        if self.nfe != 1:
+            return super()._entropy()
+        return entropies(self.log_table()).sum(-1).float()
+
+    def _marginals(self) -> Tensor:
+        if self.nfe != 1:
+            return super()._marginals()
+        places = code_places(self.model.code.name, self.log_table().exp())
+        reference = self.conditions.reference
+        if reference is None and self.model.reference is None:
+            return places
+        if reference is None:
+            reference = self.model.reference
+        assert reference is not None
+        ranks = inverse(reference, check=False).expand(self.conditions.rows, self.n)
+        return places.gather(-2, ranks.view(*self.batch_shape, self.n, 1).expand_as(places))
+
+    def _conditioned(self, observed: Tensor, effort: Effort) -> PermutationDistribution | None:
+        if self.nfe == 1 and self.model.code.name == "insertion":
+            reference = self.conditions.reference if self.model.reference is None else self.model.reference
+            if reference is not None:
+                rows = reference.expand(self.conditions.rows, self.n)
+                reference = rows.view(*self.batch_shape, self.n)
+            return RIM(logits=self.log_table(), reference=reference).condition(observed, **effort.options())
+        one_by_one = self.nfe == self.n and self.unmask == "left-to-right"
+        return self._with_first_fixed(observed) if one_by_one else None
+
+    # Block by block.
+
+    def _mode(self, conditions: Conditions) -> Tensor:
         law = self
         if self.unmask == "random" and self.nfe != 1:
-            law = MaskedLaw(self.model, given, torch.Size((given.rows,)), self.nfe, "confident", None)
-        return last(law._walk(given, 1, Greedy(), None)).code[0]
+            how = Unmasking(self.nfe, "confident")
+            law = MaskedLaw(self.model, conditions, torch.Size((conditions.rows,)), how)
+        return last(law._walk(conditions, 1, Greedy(), None)).code[0]
 
-    def _score(self, given: Given, code: Tensor, generator: torch.Generator | None) -> Tensor:
-        return last(self._walk(given, code.shape[0], Replay(code), generator, score=True)).log_prob
+    def _score(self, conditions: Conditions, code: Tensor, generator: torch.Generator | None) -> Tensor:
+        return last(self._walk(conditions, code.shape[0], Replay(code), generator, score=True)).log_prob
 
     def _walk(
         self,
-        given: Given,
+        conditions: Conditions,
         samples: int,
         chooser: Chooser,
         generator: torch.Generator | None,
         score: bool = False,
     ) -> Iterator[Step]:
         model, n, mask = self.model, self.model.n, self.model.network.mask_value
-        start = given.start(model)
+        start = conditions.start(model)
         free = start == mask
-        length = free_positions(given, free)
-        log_prob = torch.zeros((samples, given.rows), device=start.device)
+        length = free_positions(conditions, free)
+        log_prob = torch.zeros((samples, conditions.rows), device=start.device)
         code, used = start.expand(samples, *start.shape), torch.zeros_like(log_prob, dtype=torch.int64)
         yield Step(code, log_prob, used)
         # Of one block the order does not matter.
@@ -125,10 +196,10 @@ class MaskedLaw(PermutationLaw):
                 return
             shared = step == 0
             if shared:
-                logits = self._first_logits(given, start)
+                logits = self._first_logits(conditions, start)
             else:
                 where = positions if static else None
-                hidden = model.network.hidden(code, given.known, given.present, where)
+                hidden = model.network.hidden(code, conditions.context, conditions.present, where)
                 logits = model.network.head(hidden, where)
             if not static:
                 positions, inside = self._choose(logits, remaining, length, step)
@@ -146,12 +217,12 @@ class MaskedLaw(PermutationLaw):
             used = used + (1 if inside is None else inside.any(-1))
             yield Step(code, log_prob, used)
 
-    def _first_logits(self, given: Given, start: Tensor) -> Tensor:
+    def _first_logits(self, conditions: Conditions, start: Tensor) -> Tensor:
         """All samples of a row are alike before anything is revealed: one evaluation serves them."""
-        if given.first_logits is None:
-            hidden = self.model.network.hidden(start, given.known, given.present)
-            given.first_logits = self.model.network.head(hidden)
-        return given.first_logits
+        if conditions.first_logits is None:
+            hidden = self.model.network.hidden(start, conditions.context, conditions.present)
+            conditions.first_logits = self.model.network.head(hidden)
+        return conditions.first_logits
 
     def _choose(self, logits: Tensor, remaining: Tensor, length: int | Tensor, step: int) -> Block:
         """The block that the predictions ``(…, n, values)`` call for; ``(rows, …)`` at the first step."""
@@ -162,9 +233,9 @@ class MaskedLaw(PermutationLaw):
         return within_entropy(logits, remaining, self.entropy_bound, self.unmask)
 
 
-def free_positions(given: Given, free: Tensor) -> int | Tensor:
+def free_positions(conditions: Conditions, free: Tensor) -> int | Tensor:
     """How many positions of ``(rows, n)`` are free: a number if all rows agree, else ``(rows,)``."""
-    if given.fixed is None and given.present is None:
+    if conditions.fixed is None and conditions.present is None:
         return free.shape[-1]
     counts = free.sum(-1)
     if counts.numel() and bool((counts == counts[0]).all()):

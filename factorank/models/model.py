@@ -10,14 +10,16 @@ from torch import Tensor, nn
 from factorank.codes import Code
 from factorank.codes import code as find_code
 from factorank.errors import ModelError
-from factorank.models import orders
+from factorank.models import autoregressive, classical, masked, orders, saving
+from factorank.models.conditions import conditions_for
 from factorank.models.context import context_config, encode_context
+from factorank.models.law import PermutationLaw
 from factorank.models.network import Network
+from factorank.models.unmasking import checked_unmasking
 from factorank.permutations import cannot_check
 
 if TYPE_CHECKING:
     from factorank.distributions import RIM, Mallows
-    from factorank.models.law import PermutationLaw
 
 Objective = Literal["masked", "autoregressive"]
 Masks = Literal["any", "suffix", "all"]
@@ -38,7 +40,7 @@ class PermutationModel(nn.Module):
         width, depth, heads, dropout: of the transformer. An autoregressive model with an aligned context
             spends half of its blocks on a bidirectional encoder of the items.
         context: a module that maps what is known to tokens; see :mod:`factorank.models.context`.
-        reference: the order ``(n,)`` that the code is relative to; 0..n-1 unless given.
+        reference: the order ``(n,)`` that the code is relative to; 0..n-1 unless conditions.
         masks: which positions a masked model learns to predict from the others. "any": every set, so that
             every NFE and order of revealing is learnt. "suffix": all after the first few, for a law that is
             asked left to right or given the order of some items (``observed``). "all": all of them, for a
@@ -114,6 +116,11 @@ class PermutationModel(nn.Module):
         self.register_buffer("place_of", place_of, persistent=False)
 
     @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.network.places.device
+
+    @property
     def causal(self) -> bool:
         """Whether positions are predicted from the earlier ones only."""
         return self.objective == "autoregressive"
@@ -128,13 +135,7 @@ class PermutationModel(nn.Module):
         """
         if self.causal:
             return None
-        # With generator=None in the call the compiler refuses batches of any size.
-        options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
-        # Strata: one uniform shift of an even grid. Each is uniform on [0, 1); together they are spread as
-        # evenly as can be, which takes most of the variance out of the batch's mean.
-        grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
-        strata = (grid + torch.rand((), **options)).frac()
-        return strata, torch.rand((*batch, self.n), **options)
+        return masked.noise(batch, self.n, device, generator)
 
     def loss(
         self,
@@ -158,17 +159,15 @@ class PermutationModel(nn.Module):
         Random numbers come from the generator, or are what :meth:`noise` gave. Orders are
         checked on the CPU when not compiled; elsewhere rows with items outside the range give NaN.
         """
-        from factorank.models import autoregressive, masked
-
         code, present, fault = orders.encoded(self, order)
-        known = encode_context(self.context, context, self.n, self.width)
-        fault = orders.disagreeing(known, present, fault)
+        encoded = encode_context(self.context, context, self.n, self.width)
+        fault = orders.disagreeing(encoded, present, fault)
         if noise is None:
             noise = self.noise(code.shape[:-1], device=code.device, generator=generator)
         if noise is None:
-            losses = autoregressive.loss(self, code, present, known)
+            losses = autoregressive.loss(self, code, present, encoded)
         else:
-            losses = masked.loss(self, code, present, known, *noise)
+            losses = masked.loss(self, code, present, encoded, *noise)
         return orders.without(fault, losses)
 
     def forward(
@@ -197,19 +196,19 @@ class PermutationModel(nn.Module):
         torch.Size([3, 3])
         """
         orders.check_code_length(code, self.n)
-        code = code.to(device=self.network.places.device, dtype=torch.int64)
+        code = code.to(device=self.device, dtype=torch.int64)
         if check and not cannot_check(code):
             orders.check_masked_code(self, code)
-        known = encode_context(self.context, context, self.n, self.width)
-        if known is not None:
-            code = code.expand(*torch.broadcast_shapes(code.shape[:-1], known.tokens.shape[:-2]), self.n)
-        present = None if known is None or not known.aligned else known.present
-        masked = code == -1
-        code = torch.where(masked, self.network.mask_value, code)
+        encoded = encode_context(self.context, context, self.n, self.width)
+        if encoded is not None:
+            code = code.expand(*torch.broadcast_shapes(code.shape[:-1], encoded.tokens.shape[:-2]), self.n)
+        present = None if encoded is None or not encoded.aligned else encoded.present
+        hidden = code == -1
+        code = torch.where(hidden, self.network.mask_value, code)
         if not self.causal:
-            return self.network.head(self.network.hidden(code, known, present))
-        logits = self.network.head(self.network.causal_hidden(code, self.network.memory(known, present)))
-        unseen = torch.nn.functional.pad(masked[..., :-1], (1, 0))
+            return self.network.head(self.network.hidden(code, encoded, present))
+        logits = self.network.head(self.network.causal_hidden(code, self.network.memory(encoded, present)))
+        unseen = torch.nn.functional.pad(hidden[..., :-1], (1, 0))
         return logits.masked_fill(unseen[..., None], torch.nan)
 
     def distribution(
@@ -220,8 +219,9 @@ class PermutationModel(nn.Module):
         unmask: str | None = None,
         observed: Tensor | None = None,
         fixed: Tensor | None = None,
+        reference: Tensor | None = None,
         entropy_bound: float | None = None,
-    ) -> "PermutationLaw":
+    ) -> PermutationLaw:
         """The law of the order that the model has learnt, given a context.
 
         Args:
@@ -236,18 +236,20 @@ class PermutationModel(nn.Module):
                 order given this. For insertion models whose context is exchangeable and that were trained
                 on references (orders of the items in the context) drawn at random: the observed items are
                 put first in the reference. Without such a context only items 0..r-1 can be observed.
-            fixed: known values of the code, ``(*batch, n)``, -1 where free.
+            fixed: fixed values of the code, ``(*batch, n)``, -1 where free.
+            reference: the order of the items that the code is relative to, ``(*batch, n)``, for models whose
+                context is exchangeable; that of the context unless given. Observed items come first in it.
             entropy_bound: instead of nfe: each step reveals as many of the most certain positions as keep
                 the bound on what they share, the sum of their entropies less the largest, at or below this
                 many nats (Ben-Hamu et al., 2025). The NFE is what it took: ``nfe_of``, ``sample_with_nfe``.
 
         Autoregressive models reveal left to right, one position each; nothing else can be asked of them.
         """
-        from factorank.models.build import distribution
-
-        return distribution(
-            self, context, nfe=nfe, unmask=unmask, observed=observed, fixed=fixed, entropy_bound=entropy_bound
-        )
+        unmasking = checked_unmasking(self, nfe, unmask, entropy_bound)
+        conditions, batch = conditions_for(self, context, observed, fixed, reference)
+        if self.causal:
+            return autoregressive.AutoregressiveLaw(self, conditions, batch)
+        return masked.MaskedLaw(self, conditions, batch, unmasking)
 
     # Saving.
 
@@ -272,9 +274,7 @@ class PermutationModel(nn.Module):
         ``dtype`` is that of the weights in the file, such as ``torch.bfloat16`` for half the size; the
         model's own by default.
         """
-        from factorank.models.pretrained import save
-
-        save(self, folder, dtype)
+        saving.save(self, folder, dtype)
 
     @classmethod
     def from_pretrained(
@@ -284,9 +284,7 @@ class PermutationModel(nn.Module):
 
         A context encoder is rebuilt from its registered name, or passed in.
         """
-        from factorank.models.pretrained import load
-
-        return load(cls, folder, context)
+        return saving.load(cls, folder, context)
 
     @classmethod
     def from_mallows(cls, law: "Mallows", **network: Any) -> "PermutationModel":
@@ -301,9 +299,7 @@ class PermutationModel(nn.Module):
         >>> bool(model.distribution(nfe=1).log_prob(order).isclose(law.log_prob(order)))
         True
         """
-        from factorank.models.constructors import from_mallows
-
-        return from_mallows(cls, law, **network)
+        return classical.from_mallows(cls, law, **network)
 
     @classmethod
     def from_rim(cls, law: "RIM", **network: Any) -> "PermutationModel":
@@ -311,9 +307,7 @@ class PermutationModel(nn.Module):
 
         ``network`` takes the objective, width and so on of the constructor.
         """
-        from factorank.models.constructors import from_rim
-
-        return from_rim(cls, law, **network)
+        return classical.from_rim(cls, law, **network)
 
     def extra_repr(self) -> str:
         return f"n={self.n}, code={self.code.name!r}, objective={self.objective!r}"

@@ -1,14 +1,17 @@
-"""The network of a model: from codes and what is known to logits, for both objectives.
+"""The network of a model: from codes and an encoded context to logits, for both objectives.
 
-Leading dimensions of codes ``(*rows, n)`` and of what is known broadcast, so that the samples of one context
+Leading dimensions of codes ``(*rows, n)`` and of the context broadcast, so that the samples of one context
 share its tokens.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from factorank.kernels.cache import Cache
-from factorank.models.context import Known
+from factorank.models.context import EncodedContext
 from factorank.models.transformer import Head, Transformer
 
 
@@ -40,7 +43,11 @@ class Network(nn.Module):
         return self.n
 
     def hidden(
-        self, code: Tensor, known: Known | None, present: Tensor | None, positions: Tensor | None = None
+        self,
+        code: Tensor,
+        context: EncodedContext | None,
+        present: Tensor | None,
+        positions: Tensor | None = None,
     ) -> Tensor:
         """Masked: codes ``(*rows, n)``, masked positions at ``mask_value``, to tokens ``(*rows, n, width)``.
 
@@ -48,16 +55,19 @@ class Network(nn.Module):
         tokens that are asked for, all if None.
         """
         x = self._embedded(code)
-        if known is not None and known.aligned:
-            x = x + known.tokens
+        if context is not None and context.aligned:
+            x = x + context.tokens
         lead, keys = x.shape[:-2], present
         x = x.reshape(-1, self.n, self.width)
         before = 0
-        if known is not None and not known.aligned:
-            before = known.tokens.shape[-2]
-            x = torch.cat([_as_rows(known.tokens, lead, 2), x], 1)
-            if keys is not None or known.present is not None:
-                parts = [_mask_or_true(known.present, lead, before, x), _mask_or_true(keys, lead, self.n, x)]
+        if context is not None and not context.aligned:
+            before = context.tokens.shape[-2]
+            x = torch.cat([_as_rows(context.tokens, lead, 2), x], 1)
+            if keys is not None or context.present is not None:
+                parts = [
+                    _mask_or_true(context.present, lead, before, x),
+                    _mask_or_true(keys, lead, self.n, x),
+                ]
                 keys = torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], -1)
         mask = None if keys is None else _as_rows(_never_empty(keys), lead, 1)[:, None, None, :]
         if positions is None:
@@ -69,16 +79,18 @@ class Network(nn.Module):
         """Codes ``(*rows, n)`` and their places as tokens ``(*rows, n, width)``."""
         return self.values(code) + self.places
 
-    def memory(self, known: Known | None, present: Tensor | None) -> Known | None:
+    def memory(self, context: EncodedContext | None, present: Tensor | None) -> EncodedContext | None:
         """Autoregressive: run the bidirectional encoder over an aligned context; others are kept."""
-        if self.item_encoder is None or known is None:
-            return known
-        lead = known.tokens.shape[:-2]
-        x = (known.tokens + self.places).reshape(-1, self.n, self.width)
+        if self.item_encoder is None or context is None:
+            return context
+        lead = context.tokens.shape[:-2]
+        x = (context.tokens + self.places).reshape(-1, self.n, self.width)
         mask = None if present is None else _as_rows(_never_empty(present), lead, 1)[:, None, None, :]
-        return Known(self.item_encoder(x, mask).view(*lead, self.n, self.width), known.present, True)
+        return EncodedContext(
+            self.item_encoder(x, mask).view(*lead, self.n, self.width), context.present, True
+        )
 
-    def causal_hidden(self, code: Tensor, memory: Known | None) -> Tensor:
+    def causal_hidden(self, code: Tensor, memory: EncodedContext | None) -> Tensor:
         """Autoregressive: codes ``(*rows, n)`` to tokens ``(*rows, n, width)``; i has seen codes 0..i-1."""
         start = torch.full_like(code[..., :1], self.mask_value)
         x = self._embedded(torch.cat([start, code[..., :-1]], -1))
@@ -103,7 +115,7 @@ class Network(nn.Module):
             mask = mask[:, None]
         return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
 
-    def begin(self, memory: Known | None, lead: torch.Size) -> tuple[Cache, Tensor | None]:
+    def begin(self, memory: EncodedContext | None, lead: torch.Size) -> tuple[Cache, Tensor | None]:
         """Autoregressive: a cache that holds the context's tokens, and a mask over its keys if needed."""
         like = self.places.new_empty((lead.numel(), 1, self.width))
         if memory is None or memory.aligned:
@@ -121,7 +133,7 @@ class Network(nn.Module):
         return cache, mask
 
     def step(
-        self, value: Tensor, position: int, memory: Known | None, cache: Cache, mask: Tensor | None
+        self, value: Tensor, position: int, memory: EncodedContext | None, cache: Cache, mask: Tensor | None
     ) -> Tensor:
         """Autoregressive: logits ``(*rows, n)`` at a position, given the value ``(*rows,)`` before it."""
         x = self.values(value) + self.places[position]
@@ -133,6 +145,19 @@ class Network(nn.Module):
         hidden = cache.advance(x.reshape(-1, 1, self.width), mask)
         at = torch.full((hidden.shape[0], 1), position, device=hidden.device)
         return self.head(hidden, at).view(*lead, self.n)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Dropout and the like off, for as long as the block lasts."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _as_rows(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:

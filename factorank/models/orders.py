@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import CodeError, ModelError, PermutationError
-from factorank.models.context import Known
+from factorank.models.context import EncodedContext
 from factorank.permutations import as_rows, check_integer, check_permutation, row_name
 
 if TYPE_CHECKING:
@@ -43,11 +43,13 @@ def encoded(
     return torch.minimum(code, model.network.head.allowed.sum(-1) - 1), present, fault
 
 
-def disagreeing(known: Known | None, present: Tensor | None, fault: Tensor | None) -> Tensor | None:
+def disagreeing(
+    context: EncodedContext | None, present: Tensor | None, fault: Tensor | None
+) -> Tensor | None:
     """``fault (*batch,)``, and where an aligned context has lists of another length than the orders."""
-    if known is None or not known.aligned or known.present is None:
+    if context is None or not context.aligned or context.present is None:
         return fault
-    differs = (~known.present if present is None else known.present ^ present).any(-1)
+    differs = (~context.present if present is None else context.present ^ present).any(-1)
     if differs.device.type == "cpu" and not torch.compiler.is_compiling() and bool(differs.any()):
         raise ModelError(
             "an order has as many items as the list in its context, but some here have not; both are padded"
@@ -126,18 +128,71 @@ def check_code_length(code: Tensor, n: int) -> None:
 
 
 def check_masked_code(model: "PermutationModel", code: Tensor) -> None:
-    """Refuse values outside the domains of codes ``(*batch, n)``, in which -1 stands for a masked position."""
-    rows, sizes = as_rows(code), model.code.sizes(model.n).to(code.device)
-    outside = (rows < -1) | (rows >= sizes)
-    if bool(outside.any()):
-        row, position = (int(i) for i in outside.nonzero()[0])
-        raise CodeError(
-            f"{model.code.title} code of length {model.n} allows 0..{int(sizes[position]) - 1} at position"
-            f" {position}, or -1 where it is masked, but {row_name(code, row)} holds {int(rows[row, position])}"
-        )
-    masked = rows == -1
-    if model.causal and bool((masked[:, :-1] & ~masked[:, 1:]).any()):
+    """Refuse codes ``(*batch, n)`` outside their domains; -1 stands for a masked position."""
+    check_domains(model, code, "the codes")
+    masked = code == -1
+    if model.causal and bool((masked[..., :-1] & ~masked[..., 1:]).any()):
         raise ModelError(
             "an autoregressive model predicts each position from those before it, so the masked ones (-1)"
             " must be the last ones"
         )
+
+
+def check_domains(
+    model: "PermutationModel", code: Tensor, name: str, *, past_end: Tensor | None = None
+) -> None:
+    """Refuse values of ``(*batch, n)`` outside the domains of the code; -1 stands for a free position.
+
+    ``past_end`` of the same shape is true where a list has ended, and nothing but -1 may stand there.
+    """
+    rows, sizes = as_rows(code), model.code.sizes(model.n).to(code.device)
+    outside = (rows < -1) | (rows >= sizes)
+    if past_end is not None:
+        outside |= as_rows(past_end) & (rows >= 0)
+    if bool(outside.any()):
+        row, position = (int(i) for i in outside.nonzero()[0])
+        raise CodeError(
+            f"{model.code.title} code of length {model.n} allows 0..{int(sizes[position]) - 1} at position"
+            f" {position}, -1 where free or after the end of a list, but row {row} of {name}"
+            f" holds {int(rows[row, position])}"
+        )
+
+
+def check_fixed(model: "PermutationModel", fixed: Tensor, present: Tensor | None) -> None:
+    """Refuse fixed values ``(rows, n)``, -1 where free, that the model cannot take."""
+    if fixed.shape[-1] != model.n:
+        raise ModelError(
+            f"fixed holds a value for each of the {model.n} positions, -1 where free, not {fixed.shape[-1]}"
+        )
+    check_domains(model, fixed, "fixed", past_end=None if present is None else ~present)
+    is_fixed = fixed >= 0
+    hole = (~is_fixed[:, :-1] & is_fixed[:, 1:]).any(-1)
+    if (model.causal or model.masks == "suffix") and bool(hole.any()):
+        raise ModelError(
+            "an autoregressive model, and one with masks='suffix', predicts each position from those before"
+            f" it, so fixed values must be the first ones, but row {int(hole.int().argmax())} of fixed has a"
+            " free position before a fixed one; a masked model with masks='any' can be given any"
+        )
+
+
+def check_observed(model: "PermutationModel", observed: Tensor, present: Tensor | None) -> None:
+    """Refuse observed items ``(rows, r)``, best first, -1 pads, that are none of the list, or stand twice."""
+    n, there = model.n, observed >= 0
+    if observed.shape[-1] > n:
+        raise ModelError(f"observed lists at most the {n} items, not {observed.shape[-1]}")
+    outside = (observed < -1) | (observed >= n)
+    if bool(outside.any()):
+        raise ModelError(
+            f"observed holds items 0..{n - 1}, or -1 after the last, not {int(observed[outside][0])}"
+        )
+    if bool((~there[:, :-1] & there[:, 1:]).any()):
+        raise ModelError("padding (-1) stands at the end of observed, but a row goes on after it")
+    times = torch.zeros((observed.shape[0], n + 1), dtype=torch.int64, device=observed.device)
+    times = times.scatter_add_(-1, torch.where(there, observed, n), there.long())
+    if bool((times > 1).any()):
+        row, item = (int(i) for i in (times > 1).nonzero()[0])
+        raise ModelError(
+            f"observed holds each item at most once, but row {row} holds {item} {int(times[row, item])} times"
+        )
+    if present is not None and bool((times[:, :n].bool() & ~present).any()):
+        raise ModelError("observed holds an item that is not in the list of its context")

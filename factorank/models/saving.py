@@ -1,16 +1,46 @@
-"""A module on disk: ``model.safetensors`` beside a ``config.json`` that says what it is; no pickles."""
+"""Models on disk: ``model.safetensors`` beside a ``config.json`` that says what it is; no pickles."""
 
 import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from factorank.errors import ModelError
 from factorank.files import write_json, write_whole
+from factorank.models.context import build_context
+
+if TYPE_CHECKING:
+    from factorank.models.model import PermutationModel
+
+FORMAT, VERSION = "factorank-model", 1
+SETTINGS = ("n", "code", "objective", "width", "depth", "heads", "dropout", "context", "reference", "masks")
+
+
+def save(model: "PermutationModel", folder: str | os.PathLike[str], dtype: torch.dtype | None = None) -> None:
+    """See :meth:`PermutationModel.save_pretrained`."""
+    write_module(model, folder, FORMAT, VERSION, model.config(), dtype)
+
+
+def load(
+    cls: "type[PermutationModel]", folder: str | os.PathLike[str], context: nn.Module | None
+) -> "PermutationModel":
+    """See :meth:`PermutationModel.from_pretrained`."""
+    folder = Path(folder)
+    config = read_config(folder, FORMAT, VERSION, SETTINGS, "a factorank model")
+    settings = {name: config[name] for name in SETTINGS}
+    if settings["context"] is not None:
+        settings["context"] = build_context(settings["context"]) if context is None else context
+    elif context is not None:
+        raise ModelError(f"the model in {folder} was saved without a context encoder, but one was passed")
+    if settings["reference"] is not None:
+        settings["reference"] = torch.tensor(settings["reference"], dtype=torch.int64)
+    model = cls(**settings)
+    read_weights(model, folder)
+    return model
 
 
 def write_module(
@@ -26,14 +56,14 @@ def write_module(
     ``kind`` is the format's name. ``dtype`` is that of the floating-point weights in the file, by default the
     module's own. A module that reads them keeps its own.
     """
-    from safetensors.torch import save
+    from safetensors.torch import save as serialized
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
     if dtype is not None:
         weights = {name: w.to(dtype) if w.is_floating_point() else w for name, w in weights.items()}
-    write_whole(folder / "model.safetensors", save(weights, {"format": "pt"}))
+    write_whole(folder / "model.safetensors", serialized(weights, {"format": "pt"}))
     write_json(folder / "config.json", {"format": kind, "version": version, **config})
 
 
@@ -52,9 +82,9 @@ def read_config(folder: Path, kind: str, version: int, wanted: Iterable[str], wh
         raise ModelError(f"{path} is not JSON: {error}") from None
     if not isinstance(config, dict) or config.pop("format", None) != kind:
         raise ModelError(f"{path} does not describe {what}")
-    if (found := config.pop("version", None)) != version:
+    if (stored := config.pop("version", None)) != version:
         raise ModelError(
-            f"{folder} holds a model of format version {found!r}; this factorank reads {version}"
+            f"{folder} holds a model of format version {stored!r}; this factorank reads {version}"
         )
     if missing := [name for name in wanted if name not in config]:
         raise ModelError(f"{path} lacks {', '.join(missing)}")

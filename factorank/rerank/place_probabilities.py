@@ -7,15 +7,12 @@ any of them.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 
 import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
 from factorank.models import PermutationLaw, PermutationModel
-from factorank.models.conditions import evaluating, last
-from factorank.models.unmasking import StratifiedDraw
 from factorank.permutations import inverse
 from factorank.rerank.encoder import ItemList
 from factorank.rerank.lists import Lists
@@ -110,69 +107,9 @@ def _context(
     return ItemList(items, features, rank_count(count), ratings)
 
 
-@torch.no_grad()
 def law_places(law: PermutationLaw, *, samples: int, generator: torch.Generator | None = None) -> Tensor:
-    """Probabilities ``(rows, n, n)`` of the place of each item of a law with one batch dimension.
-
-    Exact for an insertion model at one NFE, whose positions are independent; a share of :func:`draws`
-    otherwise.
-    """
-    model, given, n = law.model, law.given, law.n
-    rows = given.rows
-    if law.nfe == 1 and not model.causal and model.code.name == "insertion":
-        start = given.start(model)
-        with evaluating(model):
-            probs = model.network.head(model.network.hidden(start, given.known, given.present)).softmax(-1)
-        certain = start != model.network.mask_value  # known values, and the padding, which stays where it is
-        sure = torch.nn.functional.one_hot(torch.where(certain, start, 0), n).to(probs.dtype)
-        return product_places(torch.where(certain[..., None], sure, probs))
-    drawn = draws(law, samples, generator)
-    if given.present is not None:
-        drawn = torch.where(drawn < 0, torch.arange(n, device=drawn.device), drawn)
-    places = torch.zeros((rows, n * n), device=drawn.device)
-    at = drawn * n + torch.arange(n, device=drawn.device)
-    places.scatter_add_(-1, at.movedim(0, 1).reshape(rows, -1), places.new_ones(()).expand(rows, samples * n))
-    return places.view(rows, n, n) / samples
-
-
-@torch.no_grad()
-def draws(law: PermutationLaw, samples: int, generator: torch.Generator | None = None) -> Tensor:
-    """Orders ``(samples, rows, n)`` of a law with one batch dimension, those of a row stratified.
-
-    Each follows the law, as what ``law.sample`` draws, but together they are spread evenly (see
-    :class:`~factorank.models.unmasking.StratifiedDraw`), all samples of a row at once, in whatever chunks
-    they are drawn: a share of them has less noise. An autoregressive model is asked for no position past the
-    end of the longest list: lists of 10 then take a fifth of the time that lists of 50 do.
-    """
-    causal, present, device = law.model.causal, law.given.present, law.model.network.places.device
-    length = int(present.sum(-1).max()) if causal and present is not None else law.n
-    result = torch.empty((samples, law.given.rows, law.n), dtype=torch.int64, device=device)
-    with evaluating(law.model):
-        for given, rows, some in law._chunks(samples):
-            if some.start == 0:
-                spread = StratifiedDraw(samples, given.rows, length, generator, device)
-            walk = law._walk(given, some.stop - some.start, spread.part(some), generator)
-            steps = islice(walk, 1 + length if causal else None)  # the first is the start
-            result[some, rows] = law._decode(given, last(steps).code)
-    return result
-
-
-@torch.no_grad()
-def product_places(probs: Tensor) -> Tensor:
-    """Place probabilities ``(rows, item, place)`` of independent insertion values ``(rows, n, n)``.
-
-    An item moves back one place when a later one is inserted at or before its place. The same recursion as
-    :func:`factorank.distributions.factorized.insertion_places`, in place and so without gradients: it is a
-    fifth of the time that an answer takes.
-    """
-    places = torch.zeros_like(probs)
-    at_or_before = probs.cumsum(-1)
-    for k in range(probs.shape[-1]):
-        moves = places[:, :k, :k] * at_or_before[:, k, None, :k]
-        places[:, :k, :k] -= moves
-        places[:, :k, 1 : k + 1] += moves
-        places[:, k, : k + 1] = probs[:, k, : k + 1]
-    return places.clamp_(min=0.0)
+    """Probabilities ``(*batch, n, n)`` of each item's place: exact at one evaluation, drawn otherwise."""
+    return law.marginals(samples=None if law.nfe == 1 else samples, generator=generator)
 
 
 def mean_place(places: Tensor) -> Tensor:

@@ -7,9 +7,8 @@ import torch
 
 import factorank as fr
 from factorank.errors import CodeError, ModelError
-from factorank.models.build import UNMASK
-from factorank.models.conditions import evaluating, last
-from factorank.models.unmasking import Draw
+from factorank.models.network import evaluating
+from factorank.models.unmasking import UNMASK, Draw, last
 from factorank.rerank.encoder import FeatureContext
 from tests.models.naive import (
     all_orders,
@@ -113,14 +112,14 @@ def test_rows_keep_their_own_prefix(aligned):
     fixed = torch.nn.functional.pad(fixed, (0, 2), value=-1)
     law = model.distribution(items, fixed=fixed)
     with torch.no_grad(), evaluating(model):
-        step = last(law._walk(law.given, 6, Draw(None), None, score=True))
-        orders = law._decode(law.given, step.code)
+        step = last(law._walk(law.conditions, 6, Draw(None), None, score=True))
+        orders = law.conditions.decode(model, step.code)
         torch.testing.assert_close(step.log_prob, law.log_prob(orders), atol=1e-4, rtol=1e-4)
 
 
 def test_fixed_refusals():
     causal, masked = small_model(4, "lehmer", "autoregressive"), small_model(4, "lehmer")
-    with pytest.raises(ModelError, match="row 1 of fixed has a free position before a known one"):
+    with pytest.raises(ModelError, match="row 1 of fixed has a free position before a fixed one"):
         causal.distribution(fixed=torch.tensor([[1, -1, -1, -1], [-1, 2, -1, -1]]))
     with pytest.raises(
         CodeError, match=r"right-Lehmer code of length 4 allows 0..2 at position 1, .* holds 3"

@@ -9,9 +9,8 @@ from torch import nn
 
 import factorank as fr
 from factorank.errors import ModelError
-from factorank.models.build import UNMASK
-from factorank.models.context import Known
-from factorank.models.unmasking import Replay
+from factorank.models.context import EncodedContext
+from factorank.models.unmasking import UNMASK, Replay
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 
@@ -66,8 +65,8 @@ def test_cached_steps_equal_the_whole_pass(kind):
     model, context = conditional("autoregressive", kind)
     law = model.distribution(context)
     code = model.code.encode(all_orders(4))[:, None].expand(24, 3, 4)
-    *_, step = law._walk(law.given, 24, Replay(code), None, score=True)
-    torch.testing.assert_close(step.log_prob, law._score(law.given, code, None))
+    *_, step = law._walk(law.conditions, 24, Replay(code), None, score=True)
+    torch.testing.assert_close(step.log_prob, law._score(law.conditions, code, None))
 
 
 @pytest.mark.parametrize(("objective", "kind"), KINDS)
@@ -103,7 +102,7 @@ def test_padding_tokens_in_front_do_not_matter():
 def test_positions_see_all_items_and_only_earlier_values():
     model, items = conditional("autoregressive", "aligned")
     tokens = model.context(items[:1])[0].detach().requires_grad_()
-    memory = model.network.memory(Known(tokens, None, True), None)
+    memory = model.network.memory(EncodedContext(tokens, None, True), None)
     code = model.code.encode(torch.tensor([[3, 1, 0, 2]]))
     hidden = model.network.causal_hidden(code, memory)
     seen = torch.autograd.grad(hidden[0, 1].sum(), tokens)[0].abs().sum(-1)[0]

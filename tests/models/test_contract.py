@@ -6,7 +6,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import ModelError
-from factorank.models.build import UNMASK
+from factorank.models.unmasking import UNMASK
 from tests.models.naive import (
     all_orders,
     all_sequences,
@@ -133,7 +133,7 @@ def test_chunks_do_not_change_the_law(objective, monkeypatch):
     law = model.distribution(items, unmask=unmask)
     orders = fr.random_permutations(4, (7, 5))
     whole, modes = law.log_prob(orders), law.mode
-    monkeypatch.setattr("factorank.models.law.CHUNK", {"cpu": 33 * 4 * 64})  # 33 rows at a time
+    monkeypatch.setattr("factorank.models.chunks.CHUNK", {"cpu": 33 * 4 * 64})  # 33 rows at a time
     torch.testing.assert_close(law.log_prob(orders), whole)
     assert torch.equal(law.mode, modes)
     samples = law.sample((1000,), generator=torch.Generator().manual_seed(0))

@@ -9,8 +9,14 @@ import torch
 
 import factorank as fr
 from factorank.errors import ModelError
-from factorank.models.categorical import cumulative, draw, draw_many
-from tests.models.naive import all_orders, autoregressive_log_prob, small_model
+from factorank.models.unmasking import cumulative, draw, draw_many
+from tests.models.naive import (
+    all_orders,
+    all_sequences,
+    autoregressive_log_prob,
+    random_probs,
+    small_model,
+)
 
 
 def test_draws_follow_the_probabilities_and_avoid_excluded_values():
@@ -122,13 +128,18 @@ def test_entropy():
         assert again == estimate
     fixed = model.distribution(nfe=1, fixed=torch.tensor([[1, 2, 0, 0], [-1, -1, -1, -1]]))
     assert fixed.entropy()[0] == 0
-    with pytest.raises(ModelError, match="samples= gives an estimate"):
-        model.distribution(nfe=2).entropy()
-    assert model.distribution(nfe=2).entropy(samples=200).item() > 0
+    random = model.distribution(nfe=2)
+    assert random.estimates == {"entropy", "marginals", "mean_ranks"}
+    exact = -(random_probs(model, orders, 2) * random_probs(model, orders, 2).log()).sum().item()
+    assert random.entropy().item() == pytest.approx(exact, abs=0.15)
     inline = small_model(3, "inline")
     assert inline.distribution(nfe=1).entropy().item() > 0
-    with pytest.raises(ModelError, match="inline"):
-        inline.distribution(unmask="left-to-right").entropy()
+    assert inline.distribution(nfe=1).estimates == frozenset()
+    law, sequences = inline.distribution(unmask="left-to-right"), all_sequences(inline)
+    assert "entropy" in law.estimates  # which its permutations alone do not give
+    values = law.log_prob(sequences).detach()
+    estimate = law.estimate("entropy", samples=4000, generator=torch.Generator().manual_seed(0))
+    assert abs(estimate.value + (values.exp() * values).sum()) < 5 * estimate.error
 
 
 @pytest.mark.parametrize("code", ["lehmer", "left-lehmer", "fisher-yates", "insertion"])

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from factorank.models import law as laws
+from factorank.models import chunks
 from factorank.rerank.lists import Lists
-from factorank.rerank.place_probabilities import draws, law_places, list_law
+from factorank.rerank.place_probabilities import law_places, list_law
 from factorank.rerank.reference import list_reference
 from tests.models.naive import (
     all_orders,
@@ -42,7 +42,7 @@ def a_law(kind, n=4, code="insertion", **options):
 def test_each_draw_follows_the_law(kind, code, generator):
     """One draw of each of many stratified batches of 5: all orders are as frequent as they are likely."""
     law, probs = a_law(kind, code=code)
-    drawn = draws(law.expand((4000,)), 5, generator)
+    drawn = law.expand((4000,)).stratified(5, generator=generator)
     for sample in (0, 3):
         assert_drawn_from(drawn[sample], all_orders(4), probs.detach())
 
@@ -69,10 +69,10 @@ def test_counts_at_the_first_free_position(fixed_count, chunk, monkeypatch, gene
     model, orders = small_model(n, "insertion", "autoregressive"), all_orders(n)
     if chunk is not None:
         widest = n * max(4 * model.width, 2 * n)
-        monkeypatch.setitem(laws.CHUNK, "cpu", chunk * widest)
+        monkeypatch.setitem(chunks.CHUNK, "cpu", chunk * widest)
     fixed = torch.tensor([[0, 1, 1], [0, 0, 2], [0, 1, 0], [0, 0, 0]])[:, :fixed_count]
     law = model.distribution(fixed=torch.nn.functional.pad(fixed, (0, n - fixed_count), value=-1))
-    code = model.code.encode(draws(law, samples, generator))
+    code = model.code.encode(law.stratified(samples, generator=generator))
     assert torch.equal(code[..., :fixed_count], fixed.expand(samples, -1, -1))
     probs = law.log_prob(orders[:, None]).detach().double().exp()
     values = model.code.encode(orders)[:, fixed_count]
@@ -88,8 +88,8 @@ def test_chunks_of_samples_do_not_change_the_draws(kind, monkeypatch):
     law = law.expand((1,))
     drawn = []
     for chunk in (100, 3):
-        monkeypatch.setitem(laws.CHUNK, "cpu", chunk * 4 * 4 * law.model.width)
-        drawn.append(draws(law, 20, torch.Generator().manual_seed(0)))
+        monkeypatch.setitem(chunks.CHUNK, "cpu", chunk * 4 * 4 * law.model.width)
+        drawn.append(law.stratified(20, generator=torch.Generator().manual_seed(0)))
     assert torch.equal(*drawn)
 
 
@@ -98,7 +98,7 @@ def test_draws_in_bfloat16_are_orders(causal, generator):
     lists = Lists(items, torch.tensor([3, 0, 5]).expand(50, -1))
     with torch.autocast("cpu", torch.bfloat16):
         reference = list_reference(lists, torch.rand(8, generator=generator), kind="sorted")
-        drawn = draws(list_law(causal.model, lists, reference, None), 21, generator)
+        drawn = list_law(causal.model, lists, reference, None).stratified(21, generator=generator)
     assert torch.equal(drawn.sort(-1).values, torch.arange(8).expand(21, 50, 8))
     place = reference.expand_as(drawn).gather(-1, drawn).argsort(-1)
     assert (place[..., 3] < place[..., 0]).all()
@@ -130,7 +130,7 @@ def test_draws_of_short_lists_are_those_of_the_law(causal, n, observed, monkeypa
     monkeypatch.setattr(
         causal.model.network, "step", lambda *arguments: steps.append(arguments[1]) or step(*arguments)
     )
-    drawn = draws(law_of(lists), 3, generator)
+    drawn = law_of(lists).stratified(3, generator=generator)
     assert set(steps) == set(range(n))
     for first, size in ((0, n), (1, 3)):
         orders = torch.nn.functional.pad(all_orders(size), (0, 8 - size), value=-1)

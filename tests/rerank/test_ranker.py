@@ -275,16 +275,6 @@ def test_whole_orders_keep_the_observed_order(generator):
         assert (shared[order[row]].diff() <= 0).all()
 
 
-def test_the_recursion_in_place_is_that_of_repeated_insertion():
-    from factorank.distributions.factorized import insertion_places
-    from factorank.rerank.place_probabilities import product_places
-
-    torch.manual_seed(0)
-    probs = torch.randn(7, 9, 9).masked_fill(torch.ones(9, 9).triu(1) > 0, -torch.inf).softmax(-1)
-    torch.testing.assert_close(product_places(probs), insertion_places(probs)[0])
-    assert product_places(probs[:, :0, :0]).shape == (7, 0, 0)
-
-
 def test_mean_places_are_exact_under_autocast(generator):
     places = torch.rand(4, 50, 50, generator=generator).softmax(-1)
     exact = places.double() @ torch.arange(50.0).double()

@@ -20,7 +20,7 @@ from factorank.baselines.riffle_diffusion.generalized_plackett_luce import (
 from factorank.baselines.riffle_diffusion.shuffle import denoising_schedule, riffle, riffle_entropy
 from factorank.errors import ModelError
 from factorank.kernels.gpu.graphs import replayed
-from factorank.models.conditions import evaluating
+from factorank.models.network import evaluating
 from factorank.permutations import inverse, random_permutations
 
 Layout = Literal["slots", "pieces"]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.types import _size
 
-from factorank.distributions.base import LARGEST_ENUMERATED, PermutationDistribution
+from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.conditioned import Conditioned
 from factorank.distributions.conditioning.rules import Effort
 from factorank.distributions.drawing import draw_index
@@ -35,5 +35,4 @@ class ConditionedByEnumeration(Conditioned):
 
 def enumerable(law: PermutationDistribution, effort: Effort) -> bool:
     """Whether the orders are few enough to be listed, and ``log_prob`` is exact."""
-    few = law.n <= LARGEST_ENUMERATED and math.factorial(law.n) <= effort.max_states
-    return few and law.exact
+    return law.enumerable and math.factorial(law.n) <= effort.max_states

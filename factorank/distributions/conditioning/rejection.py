@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.types import _size
 
-from factorank.distributions.base import PermutationDistribution, count_places
+from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.conditioned import Conditioned
 from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration, enumerable
 from factorank.distributions.conditioning.rules import (
@@ -18,6 +18,7 @@ from factorank.distributions.conditioning.rules import (
     conditioning_rule,
 )
 from factorank.distributions.constraints import permutation
+from factorank.distributions.estimates import count_places
 from factorank.errors import DistributionError
 from factorank.permutations import is_permutation
 

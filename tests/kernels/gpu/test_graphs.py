@@ -17,7 +17,7 @@ from factorank.kernels.gpu.graphs import (
     replayed,
     weights_key,
 )
-from factorank.models import sampler
+from factorank.models import chunks
 from tests.models.naive import small_model
 
 
@@ -160,7 +160,7 @@ def recordings(monkeypatch):
 
     monkeypatch.setattr(graphs, "_record", record)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    for module in (graphs, sampler):
+    for module in (graphs, chunks):
         monkeypatch.setattr(module, "place", lambda: (0, 0))
     monkeypatch.setattr(dispatch, "records", lambda device, tokens: not dispatch.is_plain("recording"))
     return found

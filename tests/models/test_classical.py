@@ -5,7 +5,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import ModelError
-from factorank.models.build import UNMASK
+from factorank.models.unmasking import UNMASK
 from tests.models.naive import all_orders
 
 NETWORK = {"width": 8, "depth": 1, "heads": 1}
