@@ -11,6 +11,7 @@ attention ``gpu.attention``: short lists in one kernel     ``attention.attend_pa
 blocks    ``gpu.blocks``: a stack as one operator          ``models.transformer.Block``, one by one
 cache     ``gpu.cache``: the next token through a stack    ``cache.BlockCache``: the blocks' own caches
 edges     ``gpu.edges``: all rounds as one operator        ``jigsaw.edges.EdgeRound``, one by one
+sums      a product with a triangle of ones                a scan
 update    ``gpu.optimizer``: clip, AdamW, average at once  torch's AdamW, then the average
 capture   ``gpu.step_graph``: the training step replayed   the step run eagerly
 recording ``gpu.graphs``: a draw or a solution replayed    the function that computes it
@@ -36,7 +37,7 @@ from torch import Tensor
 from factorank.kernels.attention import attend_packed
 from factorank.kernels.cache import BlockCache, Cache
 
-Path = Literal["attention", "blocks", "cache", "edges", "update", "capture", "recording", "codes"]
+Path = Literal["attention", "blocks", "cache", "edges", "sums", "update", "capture", "recording", "codes"]
 NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges")
 """The paths inside of a model's forward pass."""
 Parameters = Callable[[], Iterable[Tensor]]
@@ -103,6 +104,7 @@ CONDITIONS: dict[Path, Callable[[Facts], bool]] = {
         # The tiles are made for the registers and the shared memory of these GPUs.
         and all(generation in (9, 10) for generation in f.generations)
     ),
+    "sums": lambda f: f.cuda and f.width <= 64,
     "update": lambda f: f.cuda and f.triton and f.step_captured and f.alone and f.weights == F32,
     "capture": lambda f: f.cuda and f.processes == 1,
     # Beyond so many tokens the device takes longer than the host, which then need not be relieved.
@@ -239,6 +241,14 @@ def edge_rounds(
     from factorank.kernels.gpu import edges
 
     return edges.apply(tokens, weights, best_fit, matrices)
+
+
+def cumulative_sums(x: Tensor) -> Tensor:
+    """The sums of the first 1, 2, … elements of each row of ``(*batch, width)``, to the same shape."""
+    width = x.shape[-1]
+    if runs_fast("sums", Facts(x.is_cuda, width=width)):
+        return x @ torch.ones((width, width), dtype=x.dtype, device=x.device).triu()
+    return x.cumsum(-1)
 
 
 def fuses_update(weights: Sequence[Tensor], *, captured: bool, alone: bool) -> bool:

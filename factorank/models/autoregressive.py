@@ -98,9 +98,8 @@ class AutoregressiveLaw(PermutationLaw):
         return self._with_first_fixed(observed)
 
     def numbers_per_draw(self) -> int:
-        # A step takes one token of each sample: what is wide are the keys of those before it. They are kept
-        # for every layer, which a GPU with its large chunks has less room for.
-        return self.n * self.model.width if self.device.type == "cpu" else super().numbers_per_draw()
+        # A step takes one token of each sample: the widest tensor is that of the keys before it.
+        return self.n * self.model.width
 
     def _memory(self, conditions: Conditions) -> EncodedContext | None:
         if conditions.memory is None:

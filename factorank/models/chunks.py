@@ -17,7 +17,7 @@ from torch import Tensor
 
 from factorank.errors import ModelError, short_of_memory
 from factorank.kernels import dispatch
-from factorank.kernels.gpu.graphs import Recorder, place, recorder_of, weights_key
+from factorank.kernels.gpu.graphs import Recorder, recorder_of, thread_and_stream, weights_key
 from factorank.models import orders
 from factorank.models.conditions import Conditions
 from factorank.models.network import evaluating
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 CHUNK = {"cpu": 2**22, "cuda": 2**29}
 """How many numbers the widest tensor of a network evaluation may hold, by device; it bounds the memory."""
+ROOM_FOR_CACHES = ("cpu",)
+"""Devices whose chunks are so small that keys and values of all layers fit beside them."""
 
 
 def chunks(
@@ -42,7 +44,8 @@ def chunks(
     widest = law.n * max(4 * law.model.width, 2 * law.n)
     rows = max(1, min(total, limit // widest))
     # Where the first evaluation is all there is, a sample takes no more than a few rows of numbers.
-    each = 4 * law.n if law.nfe == 1 else law.numbers_per_draw() if drawn else widest
+    cached = drawn and law.device.type in ROOM_FOR_CACHES
+    each = 4 * law.n if law.nfe == 1 else law.numbers_per_draw() if cached else widest
     draws = max(1, limit // each // rows)
     for row in range(0, total, rows):
         where = slice(row, min(row + rows, total))
@@ -168,7 +171,7 @@ class Sampler:
             return walk()
         first = draw_for(law, conditions, samples, generator, weights) if can_share(conditions) else None
         with torch.cuda.device(law.device):
-            key = (rows.start, rows.stop, samples, generator, *place())
+            key = (rows.start, rows.stop, samples, generator, *thread_and_stream())
             return self._recorder.run(key, walk, generator, first)
 
 

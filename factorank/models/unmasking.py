@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
+from factorank.kernels import dispatch
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
@@ -23,8 +24,6 @@ UNMASK = ("random", "left-to-right", "right-to-left", "confident")
 """The orders in which a masked model can reveal its positions."""
 BELOW_ONE = 1 - 2**-53
 """The largest float64 below 1."""
-SHORT_SUMS = 64
-"""Values up to which a GPU sums faster by a product with a triangle of ones than by its scan."""
 
 
 @dataclasses.dataclass
@@ -203,11 +202,7 @@ class Greedy(Chooser):
 
 def cumulative(logits: Tensor) -> Tensor:
     """Cumulative probabilities ``(*batch, values)`` in float64; the last one is exactly 1."""
-    each, values = torch.softmax(logits.double(), -1), logits.shape[-1]
-    if each.is_cuda and values <= SHORT_SUMS:
-        total = each @ torch.ones((values, values), dtype=each.dtype, device=each.device).triu()
-    else:
-        total = each.cumsum(-1)
+    total = dispatch.cumulative_sums(torch.softmax(logits.double(), -1))
     return total / total[..., -1:]
 
 

@@ -25,6 +25,7 @@ def takes(path, facts, **changes):
         ("cache", NARROW._replace(tokens=1, single=True)),
         ("edges", NARROW._replace(message=16)),
         ("update", GPU._replace(step_captured=True)),
+        ("sums", GPU._replace(width=64)),
         ("capture", GPU),
         ("recording", GPU),
     ],
@@ -32,7 +33,7 @@ def takes(path, facts, **changes):
 def test_each_path_runs_on_a_gpu_and_nowhere_else(path, facts):
     assert takes(path, facts)
     assert not takes(path, facts, cuda=False)
-    assert takes(path, facts, triton=False) == (path in ("capture", "recording"))
+    assert takes(path, facts, triton=False) == (path in ("sums", "capture", "recording"))
     with dispatch.plain(path):
         assert not takes(path, facts)
     with dispatch.plain():
@@ -84,6 +85,15 @@ def test_edges():
     assert not takes("edges", facts, weights=None)
     for tokens, width in ((0, 64), (65, 64), (9, 32), (9, 256)):
         assert not takes("edges", facts, tokens=tokens, width=width)
+
+
+def test_sums(generator, monkeypatch):
+    assert not takes("sums", GPU, width=65)
+    x = torch.rand((2, 3, 7), generator=generator, dtype=torch.float64)
+    plain = dispatch.cumulative_sums(x)
+    assert torch.equal(plain, x.cumsum(-1))
+    monkeypatch.setitem(dispatch.CONDITIONS, "sums", lambda facts: True)
+    torch.testing.assert_close(dispatch.cumulative_sums(x), plain)
 
 
 def test_update():

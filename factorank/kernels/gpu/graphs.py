@@ -24,8 +24,8 @@ KEPT = 4
 _recording = threading.RLock()
 
 
-def place() -> tuple[int, int]:
-    """The thread and the stream: what is recorded for one must not be overwritten from another."""
+def thread_and_stream() -> tuple[int, int]:
+    """The current ones: a recording for one must not be overwritten from another."""
     return threading.get_ident(), torch.cuda.current_stream().cuda_stream
 
 
@@ -90,7 +90,7 @@ class TensorRecorder:
         """The result of ``function(tensor)``; the next run may overwrite it. ``weights``: ``weights_key``."""
         if weights != self._weights:
             self._reset(weights)
-        key = (key, tensor.shape, tensor.dtype, *place())
+        key = (key, tensor.shape, tensor.dtype, *thread_and_stream())
         if key not in self._recorder:
             self._tensors = {old: kept for old, kept in self._tensors.items() if old in self._recorder}
             self._tensors[key] = torch.empty_like(tensor)

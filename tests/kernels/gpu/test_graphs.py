@@ -21,102 +21,107 @@ from factorank.models import chunks
 from tests.models.naive import small_model
 
 
+def same(ours, theirs):
+    return all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
 class Graph:
     """Counts its replays."""
 
-    def __init__(self, made):
-        self.made = made
+    def __init__(self, events):
+        self.events = events
 
     def replay(self):
-        self.made.append("replay")
+        self.events.append("replay")
 
 
 @pytest.fixture
-def made(monkeypatch):
+def events(monkeypatch):
     """What happens, in order: calls of functions, recordings and replays."""
-    events = []
+    happened = []
 
     def record(function, generator):
-        events.append("record")
-        return Graph(events), function()
+        happened.append("record")
+        return Graph(happened), function()
 
     monkeypatch.setattr(graphs, "_record", record)
-    return events
+    return happened
 
 
-def counted(made, value=7):
+def counted(events, value=7):
     def function():
-        made.append("call")
+        events.append("call")
         return value
 
     return function
 
 
-def test_the_second_time_is_recorded_and_later_ones_replayed(made):
-    one = Recorder()
-    assert [one.run("a", counted(made), None) for _ in range(4)] == [7] * 4
-    assert made == ["call", "record", "call", "replay", "replay", "replay"]
+def test_the_second_time_is_recorded_and_later_ones_replayed(events):
+    recorder = Recorder()
+    assert [recorder.run("a", counted(events), None) for _ in range(4)] == [7] * 4
+    assert events == ["call", "record", "call", "replay", "replay", "replay"]
 
 
-def test_the_first_time_can_be_another_function(made):
-    one = Recorder()
-    assert one.run("a", counted(made), None, lambda: 8) == 8
-    assert one.run("a", counted(made), None, lambda: 8) == 7
-    assert made == ["record", "call", "replay"]
+def test_the_first_time_can_be_another_function(events):
+    recorder = Recorder()
+    assert recorder.run("a", counted(events), None, lambda: 8) == 8
+    assert recorder.run("a", counted(events), None, lambda: 8) == 7
+    assert events == ["record", "call", "replay"]
 
 
-def test_what_was_used_last_is_kept_longest(made):
-    one = Recorder()
+def test_what_was_used_last_is_kept_longest(events):
+    recorder = Recorder()
     for key in range(KEPT):
-        one.run(key, counted(made), None)
-    one.run(0, counted(made), None)
-    one.run("new", counted(made), None)
-    assert [key in one for key in (0, 1, 2, "new")] == [True, False, True, True]
+        recorder.run(key, counted(events), None)
+    recorder.run(0, counted(events), None)
+    recorder.run("new", counted(events), None)
+    assert [key in recorder for key in (0, 1, 2, "new")] == [True, False, True, True]
 
 
-def test_what_cannot_be_recorded_is_called(made, monkeypatch):
+def test_what_cannot_be_recorded_is_called(events, monkeypatch):
     monkeypatch.setattr(graphs, "_record", lambda function, generator: "never")
-    one = Recorder()
-    assert [one.run("a", counted(made), None) for _ in range(3)] == [7] * 3
-    assert made == ["call"] * 3
+    recorder = Recorder()
+    assert [recorder.run("a", counted(events), None) for _ in range(3)] == [7] * 3
+    assert events == ["call"] * 3
 
 
-def test_a_function_that_fails_is_tried_anew(made):
-    one = Recorder()
+def test_a_function_that_fails_is_tried_anew(events):
+    recorder = Recorder()
 
     def failing():
         raise ValueError("no")
 
-    one.run("a", counted(made), None)
+    recorder.run("a", counted(events), None)
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
-            one.run("a", failing, None)
-    assert one.run("a", counted(made), None) == 7
+            recorder.run("a", failing, None)
+    assert recorder.run("a", counted(events), None) == 7
 
 
-def test_recordings_of_tensors_have_a_tensor_of_their_own_by_shape_thread_and_stream(made, monkeypatch):
+def test_recordings_of_tensors_have_a_tensor_of_their_own_by_shape_thread_and_stream(events, monkeypatch):
     places = iter([(0, 0)] * 3 + [(0, 1)] * 2 + [(1, 0)])
-    monkeypatch.setattr(graphs, "place", lambda: next(places))
-    one, seen = TensorRecorder(), []
+    monkeypatch.setattr(graphs, "thread_and_stream", lambda: next(places))
+    recorder, addresses = TensorRecorder(), []
 
     def function(tensor):
-        seen.append(tensor.data_ptr())
+        addresses.append(tensor.data_ptr())
         return 2 * tensor
 
-    for given in (torch.zeros(3), torch.ones(3), torch.ones(4), torch.zeros(3), torch.ones(3), torch.ones(3)):
-        found = one.run("double", function, given, None, "weights")
-        assert torch.equal(found, 2 * given)
-    assert made == ["record", "replay", "record", "replay"]
-    assert len(set(seen)) == 4
-    assert seen[0] == seen[1]
-    assert seen[3] == seen[4]
+    zeros, ones = torch.zeros(3), torch.ones(3)
+    for tensor in (zeros, ones, torch.ones(4), zeros, ones, ones):
+        result = recorder.run("double", function, tensor, None, "weights")
+        assert torch.equal(result, 2 * tensor)
+    assert events == ["record", "replay", "record", "replay"]
+    assert len(set(addresses)) == 4
+    assert addresses[0] == addresses[1]
+    assert addresses[3] == addresses[4]
 
 
 def test_on_the_cpu_functions_are_called():
     model = nn.Linear(3, 3)
-    given = torch.randn(5, 3)
+    inputs = torch.randn(5, 3)
     for _ in range(3):
-        assert torch.equal(replayed(model, "forward", model, given, 5), model(given))
+        assert torch.equal(replayed(model, "forward", model, inputs, 5), model(inputs))
 
 
 def test_the_key_of_the_weights_tells_of_every_change():
@@ -149,21 +154,21 @@ class Again:
 @pytest.fixture
 def recordings(monkeypatch):
     """Everything is recorded on the CPU; the list of what has been."""
-    found = []
+    recorded = []
 
     def record(function, generator):
         states = [] if generator is None else [generator.get_state()]
-        found.append(Again(function))
+        recorded.append(Again(function))
         for state in states:  # recording runs nothing
             generator.set_state(state)
-        return found[-1], found[-1].result
+        return recorded[-1], recorded[-1].result
 
     monkeypatch.setattr(graphs, "_record", record)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     for module in (graphs, chunks):
-        monkeypatch.setattr(module, "place", lambda: (0, 0))
+        monkeypatch.setattr(module, "thread_and_stream", lambda: (0, 0))
     monkeypatch.setattr(dispatch, "records", lambda device, tokens: not dispatch.is_plain("recording"))
-    return found
+    return recorded
 
 
 @pytest.mark.parametrize(
@@ -188,12 +193,12 @@ def test_recorded_draws_for_new_contexts_are_those_of_the_generator(options, rec
     with torch.no_grad():
         model.network.head.bias[:, 0] += 1
     changed = drawn()
-    assert not all(torch.equal(one, other) for one, other in zip(recorded, changed, strict=True))
+    assert not same(recorded, changed)
     with dispatch.plain("recording"):
-        assert all(torch.equal(one, other) for one, other in zip(changed, drawn(), strict=True))
+        assert same(changed, drawn())
     with torch.no_grad():
         model.network.head.bias.copy_(before)
-    assert all(torch.equal(one, other) for one, other in zip(recorded, drawn(), strict=True))
+    assert same(recorded, drawn())
 
 
 def test_replays_of_several_functions_and_shapes_do_not_mix(recordings):
@@ -201,13 +206,13 @@ def test_replays_of_several_functions_and_shapes_do_not_mix(recordings):
     plain, double = model, lambda tensor: (2 * model(tensor), tensor + 1)
     for _ in range(4):
         for rows in (2, 5):
-            given = torch.randn(rows, 3)
-            found = [
-                replayed(model, "plain", plain, given, rows),
-                *replayed(model, "two", double, given, rows),
+            inputs = torch.randn(rows, 3)
+            results = [
+                replayed(model, "plain", plain, inputs, rows),
+                *replayed(model, "two", double, inputs, rows),
             ]
-            expected = [model(given), 2 * model(given), given + 1]
-            assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+            expected = [model(inputs), 2 * model(inputs), inputs + 1]
+            assert same(results, expected)
     assert len(recordings) == 4
     for _ in range(3):
         assert replayed(model, "plain", plain, torch.empty(0, 3), 0).shape == (0, 3)
