@@ -18,7 +18,7 @@ from factorank.data.ratings import Ratings
 from factorank.experiments.record import provenance, write_results
 from factorank.rerank import Catalogue, Lists, Ranker, preset
 from factorank.rerank.new_model import new_model
-from factorank.rerank.place_probabilities import law_places, list_law
+from factorank.rerank.place_probabilities import list_law
 from factorank.rerank.reference import list_reference
 
 ITEMS = 1000
@@ -103,7 +103,7 @@ def places(n: int, r: int, users: int = 1000, samples: int = 64) -> dict[str, An
     reference = list_reference(lists, torch.rand(n, generator=torch.Generator().manual_seed(2)))
     law = list_law(ranker.model, lists, reference)
     start = time.perf_counter()
-    exact = law_places(law, samples=0)
+    exact = law.marginals()
     seconds = time.perf_counter() - start
     start = time.perf_counter()
     drawn = law.sample((samples,), generator=torch.Generator().manual_seed(3))

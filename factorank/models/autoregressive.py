@@ -22,11 +22,19 @@ if TYPE_CHECKING:
 
 
 def loss(
-    model: "PermutationModel", code: Tensor, present: Tensor | None, context: EncodedContext | None
+    model: "PermutationModel",
+    code: Tensor,
+    present: Tensor | None,
+    context: EncodedContext | None,
+    counted: Tensor | None = None,
 ) -> Tensor:
-    """The exact ``-log p`` of each code ``(*batch, n)``."""
+    """The exact ``-log p`` of each code ``(*batch, n)``, summed over the positions ``counted (*batch, n)``.
+
+    All positions that are present are counted unless given.
+    """
+    counted = present if counted is None else counted
     chosen = log_probs(model, code, model.network.memory(context, present))
-    return -(chosen if present is None else torch.where(present, chosen, 0)).sum(-1)
+    return -(chosen if counted is None else torch.where(counted, chosen, 0)).sum(-1)
 
 
 def log_probs(model: "PermutationModel", code: Tensor, memory: EncodedContext | None) -> Tensor:

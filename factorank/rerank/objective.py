@@ -78,11 +78,10 @@ class SortedPrefix(nn.Module):
             strata = (free - 0.5) / length.clamp(min=1)
             return model.loss(order, listed, noise=(strata, noise[1]))
         code, present, fault = orders.encoded(model, order)
-        known = encode_context(model.context, listed, model.n, model.width)
-        fault = orders.disagreeing(known, present, fault)
-        chosen = autoregressive.log_probs(model, code, model.network.memory(known, present))
+        encoded = encode_context(model.context, listed, model.n, model.width)
+        fault = orders.disagreeing(encoded, present, fault)
         counted = (place >= observed[..., None]) & (place < length[..., None])
-        losses = -torch.where(counted, chosen, 0).sum(-1) * length / free
+        losses = autoregressive.loss(model, code, present, encoded, counted) * length / free
         return orders.without(fault, losses)
 
     def config(self) -> dict[str, Any]:

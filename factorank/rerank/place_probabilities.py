@@ -108,7 +108,8 @@ def _context(
 
 
 def law_places(law: PermutationLaw, *, samples: int, generator: torch.Generator | None = None) -> Tensor:
-    """Probabilities ``(*batch, n, n)`` of each item's place: exact at one evaluation, drawn otherwise."""
+    """Probabilities ``(*batch, n, n)`` of each item's place: exact at one evaluation, a share of stratified
+    draws otherwise."""
     return law.marginals(samples=None if law.nfe == 1 else samples, generator=generator)
 
 

@@ -228,7 +228,7 @@ class Ranker:
 
     @property
     def device(self) -> torch.device:
-        return self.model.network.places.device
+        return self.model.device
 
     @property
     def _takes_shorter_lists(self) -> bool:

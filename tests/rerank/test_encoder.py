@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.models.context import encode_context
 from factorank.rerank.encoder import FeatureContext
 
 
@@ -23,13 +22,9 @@ def logits(model, items, code, fixed):
 
     Position i of a causal model sees the values before it, whatever ``fixed`` is.
     """
-    network, context = model.network, encode_context(model.context, items[None], model.n, model.width)
-    if model.causal:
-        hidden = network.causal_hidden(code[None], network.memory(context, None))
-    else:
-        masked = torch.where(torch.arange(model.n) < fixed, code, network.mask_value)
-        hidden = network.hidden(masked[None], context, None)
-    return network.head(hidden)[0]
+    if not model.causal:
+        code = torch.where(torch.arange(model.n) < fixed, code, -1)
+    return model.logits(code, items, check=False)
 
 
 def depends_on(model, fixed):

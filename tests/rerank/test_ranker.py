@@ -1,6 +1,5 @@
 """A ranker's answers: probabilities that are those of the law, and every way to name items."""
 
-import itertools
 import math
 
 import numpy as np
@@ -8,16 +7,10 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.rerank import Lists, Query
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by, with_observed_order
 from factorank.rerank.place_probabilities import (
     interval,
-    law_places,
-    list_law,
-    mean_place,
-    place_probabilities,
 )
-from factorank.rerank.reference import list_reference
 from tests.rerank.small import SMALL, ranker, ratings
 
 
@@ -29,48 +22,6 @@ def masked():
 @pytest.fixture(scope="module")
 def causal():
     return ranker("autoregressive")
-
-
-def some_lists(n, model_n, observed, rows=3):
-    items = torch.stack([torch.randperm(12)[:n] for _ in range(rows)])
-    items = torch.nn.functional.pad(items, (0, model_n - n), value=-1)
-    return Lists(items, torch.tensor(observed, dtype=torch.int64).expand(rows, -1))
-
-
-@pytest.mark.parametrize("observed", [[], [2], [3, 0], [1, 3, 2], [2, 0, 1, 3]])
-@pytest.mark.parametrize("n", [4, 5])
-def test_places_are_those_of_all_orders_weighted_by_the_law(masked, n, observed):
-    torch.manual_seed(0)
-    lists = some_lists(n, 8, observed)
-    reference = list_reference(lists, torch.rand(8))
-    law = list_law(masked.model, lists, reference)
-    orders = torch.tensor(list(itertools.permutations(range(n))))
-    padded = torch.nn.functional.pad(orders, (0, 8 - n), value=-1)
-    probability = law.log_prob(padded[:, None].expand(-1, 3, -1)).exp().T  # (rows, orders)
-    torch.testing.assert_close(probability.sum(-1), torch.ones(3))
-    places = law_places(law, samples=0)
-    for item, place in itertools.product(range(n), repeat=2):
-        wanted = probability[:, orders[:, place] == item].sum(-1)
-        torch.testing.assert_close(places[:, item, place], wanted)
-    named = reference[:, :n].gather(-1, orders.expand(3, -1, -1).reshape(3, -1)).view(3, -1, n)
-    for row in range(3):
-        for order, weight in zip(named[row].tolist(), probability[row].tolist(), strict=True):
-            if weight > 0:
-                assert [item for item in order if item in observed] == observed
-
-
-def test_samples_agree_with_exact_places(masked, causal):
-    torch.manual_seed(0)
-    lists = some_lists(6, 8, [4, 1, 0])
-    law = list_law(masked.model, lists, list_reference(lists, torch.rand(8)))
-    exact = law_places(law, samples=0)
-    drawn = law.sample((20_000,), generator=torch.Generator().manual_seed(1))
-    share = (drawn[..., :6, None] == torch.arange(6)).float().mean(0).transpose(-1, -2)
-    assert (share - exact[:, :6, :6]).abs().max() < 5 * 0.5 / math.sqrt(20_000)
-    generator = torch.Generator().manual_seed(0)
-    ((_, places),) = place_probabilities(causal.model, lists, Query(samples=50), generator=generator)
-    torch.testing.assert_close(places[:, :6, :6].sum(-1), torch.ones(3, 6))
-    torch.testing.assert_close(places[:, :6, :6].sum(-2), torch.ones(3, 6))
 
 
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])
@@ -273,12 +224,3 @@ def test_whole_orders_keep_the_observed_order(generator):
         shared = scores[row].clone()
         shared[observed[row]] = scores[row, :3].sort(descending=True).values
         assert (shared[order[row]].diff() <= 0).all()
-
-
-def test_mean_places_are_exact_under_autocast(generator):
-    places = torch.rand(4, 50, 50, generator=generator).softmax(-1)
-    exact = places.double() @ torch.arange(50.0).double()
-    with torch.autocast("cpu", torch.bfloat16):
-        mean = mean_place(places)
-    assert mean.dtype == torch.float32
-    torch.testing.assert_close(mean, exact.float())

@@ -1,12 +1,9 @@
-"""The orders that place probabilities are shares of: each follows the law, and together they are spread."""
+"""Stratified draws: each follows the law, and together they are spread."""
 
 import pytest
 import torch
 
 from factorank.models import chunks
-from factorank.rerank.lists import Lists
-from factorank.rerank.place_probabilities import law_places, list_law
-from factorank.rerank.reference import list_reference
 from tests.models.naive import (
     all_orders,
     assert_drawn_from,
@@ -16,7 +13,6 @@ from tests.models.naive import (
     random_probs,
     small_model,
 )
-from tests.rerank.small import ranker
 
 LAWS = ["autoregressive", "random", "left-to-right", "confident"]
 
@@ -51,7 +47,7 @@ def test_each_draw_follows_the_law(kind, code, generator):
 def test_places_are_right_on_average_and_vary_less(kind, generator):
     law, probs = a_law(kind)
     orders, rows, samples = all_orders(4), 1500, 16
-    places = law_places(law.expand((rows,)), samples=samples, generator=generator)
+    places = law.expand((rows,)).marginals(samples=samples, generator=generator)
     ranks = torch.nn.functional.one_hot(orders.argsort(-1), 4).double()
     exact = (probs.double()[:, None, None] * ranks).sum(0)
     spread = places.double().std(0)
@@ -91,48 +87,3 @@ def test_chunks_of_samples_do_not_change_the_draws(kind, monkeypatch):
         monkeypatch.setitem(chunks.CHUNK, "cpu", chunk * 4 * 4 * law.model.width)
         drawn.append(law.stratified(20, generator=torch.Generator().manual_seed(0)))
     assert torch.equal(*drawn)
-
-
-def test_draws_in_bfloat16_are_orders(causal, generator):
-    items = torch.stack([torch.randperm(12, generator=generator)[:8] for _ in range(50)])
-    lists = Lists(items, torch.tensor([3, 0, 5]).expand(50, -1))
-    with torch.autocast("cpu", torch.bfloat16):
-        reference = list_reference(lists, torch.rand(8, generator=generator), kind="sorted")
-        drawn = list_law(causal.model, lists, reference, None).stratified(21, generator=generator)
-    assert torch.equal(drawn.sort(-1).values, torch.arange(8).expand(21, 50, 8))
-    place = reference.expand_as(drawn).gather(-1, drawn).argsort(-1)
-    assert (place[..., 3] < place[..., 0]).all()
-    assert (place[..., 0] < place[..., 5]).all()
-
-
-@pytest.fixture(scope="module")
-def causal():
-    return ranker("autoregressive")
-
-
-@pytest.mark.parametrize("observed", [[], [2, 0]])
-@pytest.mark.parametrize("n", [4, 5])
-def test_draws_of_short_lists_are_those_of_the_law(causal, n, observed, monkeypatch, generator):
-    """Every other list has n items, the others 3: no position past the end of the longest is evaluated."""
-    items = torch.tensor([7, 2, 11, 5, 0])[:n].repeat(6000, 1)
-    items[1::2, 3:] = -1
-    lists = Lists(
-        torch.nn.functional.pad(items, (0, 8 - n), value=-1),
-        torch.tensor(observed, dtype=torch.int64).expand(6000, -1),
-    )
-    keys = torch.rand(8, generator=generator)
-
-    def law_of(some):
-        return list_law(causal.model, some, list_reference(some, keys, kind="sorted"), None)
-
-    steps = []
-    step = causal.model.network.step
-    monkeypatch.setattr(
-        causal.model.network, "step", lambda *arguments: steps.append(arguments[1]) or step(*arguments)
-    )
-    drawn = law_of(lists).stratified(3, generator=generator)
-    assert set(steps) == set(range(n))
-    for first, size in ((0, n), (1, 3)):
-        orders = torch.nn.functional.pad(all_orders(size), (0, 8 - size), value=-1)
-        probs = law_of(lists.part(slice(first, first + 1))).log_prob(orders[:, None])[:, 0].exp()
-        assert_drawn_from(drawn[1, first::2], orders, probs.detach())
