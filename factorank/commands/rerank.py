@@ -16,7 +16,7 @@ RATINGS = "ratings.safetensors"
 
 
 @dataclass(kw_only=True)
-class Fit:
+class RerankFit:
     """Train a ranker on a table of ratings; the same command goes on with a run that was stopped."""
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TABLE")]
@@ -106,7 +106,7 @@ class Fit:
 
 
 @dataclass(kw_only=True)
-class Predict:
+class RerankPredict:
     """Rank items for a user: a table with the expected place of each and the probability of the top k."""
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -161,7 +161,7 @@ class Predict:
 
 
 @dataclass(kw_only=True)
-class Eval:
+class RerankEval:
     """Measure a ranker and the baselines on users that it was not trained on."""
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -222,9 +222,9 @@ class Rerank:
 
     action: tyro.conf.OmitArgPrefixes[
         tyro.conf.OmitSubcommandPrefixes[
-            Annotated[Fit, tyro.conf.subcommand("fit", prefix_name=False)]
-            | Annotated[Predict, tyro.conf.subcommand("predict", prefix_name=False)]
-            | Annotated[Eval, tyro.conf.subcommand("eval", prefix_name=False)]
+            Annotated[RerankFit, tyro.conf.subcommand("fit", prefix_name=False)]
+            | Annotated[RerankPredict, tyro.conf.subcommand("predict", prefix_name=False)]
+            | Annotated[RerankEval, tyro.conf.subcommand("eval", prefix_name=False)]
         ]
     ]
 

@@ -21,6 +21,7 @@ items), ``objective`` (the training loss), ``place_probabilities`` (the law of a
 ``expected_gain`` (the list with the largest expected gain).
 """
 
+from factorank.rerank import evaluation
 from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.lists import Lists
 from factorank.rerank.query import Query
@@ -38,6 +39,7 @@ __all__ = [
     "Ranker",
     "Reranking",
     "Setting",
+    "evaluation",
     "preset",
     "read_user",
 ]
