@@ -104,16 +104,9 @@ class OrderingModel(nn.Module):
         """:meth:`loss` of orders inside the range, with the tokens of the context and all random numbers."""
         raise NotImplementedError
 
-    def forward(
-        self,
-        order: Tensor,
-        context: Any,
-        *,
-        generator: torch.Generator | None = None,
-        noise: tuple[Tensor, ...] | None = None,
-    ) -> Tensor:
+    def forward(self, order: Tensor, context: Any, **options: Any) -> Tensor:
         """The same as :meth:`loss`: wrappers that hook into ``forward`` train through it."""
-        return self.loss(order, context, generator=generator, noise=noise)
+        return self.loss(order, context, **options)
 
     @property
     def nfe(self) -> int:

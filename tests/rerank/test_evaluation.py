@@ -31,11 +31,6 @@ def data():
     return ratings(120)
 
 
-@pytest.fixture(scope="module")
-def masked():
-    return ranker()
-
-
 def test_lists_are_the_same_for_all_methods_and_orders_agree_with_relevance(data):
     first, again = (draw_lists(data, 6, seed=3, lists=200) for _ in range(2))
     assert torch.equal(first.items, again.items)

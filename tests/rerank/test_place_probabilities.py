@@ -10,17 +10,6 @@ from factorank.rerank import Lists, Query
 from factorank.rerank.place_probabilities import list_law, mean_place, place_probabilities
 from factorank.rerank.reference import list_reference
 from tests.models.naive import all_orders, assert_drawn_from
-from tests.rerank.small import ranker
-
-
-@pytest.fixture(scope="module")
-def masked():
-    return ranker()
-
-
-@pytest.fixture(scope="module")
-def causal():
-    return ranker("autoregressive")
 
 
 def some_lists(n, model_n, observed, rows=3):

@@ -14,16 +14,6 @@ from factorank.rerank.place_probabilities import (
 from tests.rerank.small import SMALL, ranker, ratings
 
 
-@pytest.fixture(scope="module")
-def masked():
-    return ranker()
-
-
-@pytest.fixture(scope="module")
-def causal():
-    return ranker("autoregressive")
-
-
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])
 def test_one_observed_item_is_the_same_as_none(objective, masked, causal):
     chosen = masked if objective == "masked" else causal
