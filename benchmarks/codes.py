@@ -131,11 +131,12 @@ def _ns(value: float | None) -> str:
 
 
 def _write(rows: list[dict[str, Any]], path: str) -> None:
-    from factorank.figures import codes_figure, read_results
+    from factorank.figures import codes_figure
+    from factorank.files import read_json_lines
 
     kept = []
     if Path(path).exists():
-        kept = [row for row in read_results(path) if row["device"] != rows[0]["device"]]
+        kept = [row for row in read_json_lines(path) if row["device"] != rows[0]["device"]]
     write_results(path, kept + rows)
     picture = path.removesuffix(".jsonl") + ".png"
     codes_figure(path, picture)

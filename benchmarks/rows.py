@@ -12,7 +12,7 @@ from benchmarks.timing import show
 from benchmarks.workloads import LENGTHS
 from factorank.errors import FactorankError
 from factorank.experiments.record import provenance, write_results
-from factorank.figures import read_results
+from factorank.files import read_json_lines
 
 UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -78,7 +78,7 @@ def human(value: float | None) -> str:
 def merge(path: str, rows: list[dict[str, Any]], *, figure: bool = True) -> None:
     """Write the rows, in the place of those of the same device and name; the others stay."""
     replaced = {(row["device"], row["what"]) for row in rows}
-    kept = read_results(path) if Path(path).exists() else []
+    kept = read_json_lines(path) if Path(path).exists() else []
     write_results(path, [row for row in kept if (row["device"], row["what"]) not in replaced] + rows)
     print(f"written: {path}")
     if not figure:

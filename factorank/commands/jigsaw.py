@@ -214,15 +214,7 @@ class JigsawSolve:
             check_nfes((self.nfe,), setting_of(model))
         answer = solve(self.picture, model=model, nfe=self.nfe, seed=self.seed)
         rows, columns = answer.grid
-        puzzle_figure(
-            answer.scrambled,
-            answer.picture,
-            answer.truth,
-            out,
-            grid=rows,
-            wrong=answer.wrong,
-            summary=answer.summary,
-        )
+        puzzle_figure(answer, out)
         print(f"{self.picture}, {rows}×{columns}: {answer.summary}\ndrawn to {out}")
         return 0
 

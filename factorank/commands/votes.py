@@ -26,7 +26,8 @@ class Votes:
 
         from factorank.experiments import votes
         from factorank.experiments.record import provenance, write_results
-        from factorank.figures import read_results, votes_figure
+        from factorank.figures import votes_figure
+        from factorank.files import read_json_lines
 
         torch.set_num_threads(1)
         command = ["factorank votes --data DIR"]
@@ -35,7 +36,7 @@ class Votes:
         about = provenance(" ".join(command))
         jobs = votes.jobs(self.data, self.sets, self.families)
         file = self.out / "votes.jsonl"
-        rows = read_results(file) if file.exists() else []
+        rows = read_json_lines(file) if file.exists() else []
         for job in tqdm(jobs, unit=" laws", disable=None):
             rows = votes.with_row(rows, job.row() | about)
             write_results(file, rows)  # after each law: a killed run keeps what it has

@@ -1,33 +1,15 @@
 """Results to figures: drawn from plain numbers, as the result files hold them, without torch."""
 
-import os
-
 from factorank.errors import FactorankError
-from factorank.figures.codes import codes_figure
 from factorank.figures.cyclic import curve_figure, cyclic_figure
-from factorank.figures.drawing import read_results
-from factorank.figures.fits import fit_figure
+from factorank.figures.drawing import AnyPath
 from factorank.figures.jigsaw import jigsaw_figure, puzzle_figure
 from factorank.figures.rerank import calibration_figure, rerank_figure
-from factorank.figures.speed import speed_figure
-from factorank.figures.votes import votes_figure, votes_means
+from factorank.figures.speed import codes_figure, speed_figure
+from factorank.figures.votes import fit_figure, votes_figure, votes_means
+from factorank.files import read_json_lines
 
-__all__ = [
-    "FIGURES",
-    "calibration_figure",
-    "codes_figure",
-    "curve_figure",
-    "cyclic_figure",
-    "draw",
-    "fit_figure",
-    "jigsaw_figure",
-    "puzzle_figure",
-    "read_results",
-    "rerank_figure",
-    "speed_figure",
-    "votes_figure",
-    "votes_means",
-]
+__all__ = ["FIGURES", "draw", "fit_figure", "puzzle_figure", "votes_means"]
 
 FIGURES = {
     "cyclic": cyclic_figure,
@@ -42,11 +24,11 @@ FIGURES = {
 """The figures that are drawn from a results file, by the name of the experiment in its rows."""
 
 
-def draw(name: str, results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+def draw(name: str, results: AnyPath, path: AnyPath) -> None:
     """Draw the figure of an experiment from its results file."""
     if name not in FIGURES:
         raise FactorankError(f"there is no figure {name!r}; there are {', '.join(FIGURES)}")
-    experiments = {str(row.get("experiment")) for row in read_results(results)}
+    experiments = {str(row.get("experiment")) for row in read_json_lines(results)}
     if experiments != {name}:
         held = f"results of {', '.join(sorted(experiments))}" if experiments else "no results"
         raise FactorankError(

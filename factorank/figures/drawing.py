@@ -1,16 +1,34 @@
-"""What all figures share: reading results, and writing a figure whole."""
+"""What all figures share: panels, a legend below them, means of results, and writing a figure whole."""
 
+import io
 import os
 from pathlib import Path
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.files import read_json_lines, write_whole
+from factorank.files import write_whole
+
+AnyPath = str | os.PathLike[str]
+CODE_STYLES = {
+    "inline": ("0.6", "v", "-"),
+    "lehmer": ("black", "o", "-"),
+    "left-lehmer": ("0.35", "s", "--"),
+    "fisher-yates": ("black", "^", "-"),
+    "insertion": ("0.5", "D", "-."),
+}
+"""Grey, marker and line of each code, so that figures can be read in print."""
 
 
-def read_results(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rows of a results file."""
-    return read_json_lines(path)
+def panels(down: int, across: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
+    """A figure of that size in inches, and its panels, an array ``(down, across)``."""
+    return _pyplot().subplots(
+        down, across, figsize=(width, height), squeeze=False, layout="constrained", **options
+    )
+
+
+def legend_below(figure: Any, columns: int, handles: Any, labels: Any, **options: Any) -> None:
+    """A legend under all the panels."""
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **options)
 
 
 def means(rows: list[dict[str, Any]], x: str, key: str, scale: float = 1.0) -> list[tuple[Any, float]]:
@@ -26,21 +44,8 @@ def means(rows: list[dict[str, Any]], x: str, key: str, scale: float = 1.0) -> l
     return sorted((at, sum(some) / len(some)) for at, some in values.items())
 
 
-def pyplot_module() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise FactorankError("figures need matplotlib: pip install 'factorank[figures]'") from None
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def save(figure: Any, path: str | os.PathLike[str]) -> None:
+def save(figure: Any, path: AnyPath) -> None:
     """Write a figure in the format of the path's suffix, whole or not at all."""
-    import io
-
     data, kind = io.BytesIO(), Path(path).suffix.lstrip(".").lower() or "png"
     # Without the name of the software the same results give the same bytes; JPEG has no place for it.
     metadata = None if kind in ("jpg", "jpeg", "webp", "tif", "tiff", "gif") else {"Software": None}
@@ -49,15 +54,16 @@ def save(figure: Any, path: str | os.PathLike[str]) -> None:
     except ValueError as error:
         raise FactorankError(f"{path}: {error}") from None
     finally:
-        pyplot_module().close(figure)
+        _pyplot().close(figure)
     write_whole(path, data.getvalue())
 
 
-CODE_STYLES = {
-    "inline": ("0.6", "v", "-"),
-    "lehmer": ("black", "o", "-"),
-    "left-lehmer": ("0.35", "s", "--"),
-    "fisher-yates": ("black", "^", "-"),
-    "insertion": ("0.5", "D", "-."),
-}
-"""Grey, marker and line of each code, so that figures can be read in print."""
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise FactorankError("figures need matplotlib: pip install 'factorank[figures]'") from None
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    return pyplot

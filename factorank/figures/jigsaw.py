@@ -1,61 +1,51 @@
 """The figures of the jigsaw experiment: one solved puzzle, and the methods against the grid."""
 
-import os
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import CODE_STYLES, means, pyplot_module, read_results, save
+from factorank.figures.drawing import CODE_STYLES, AnyPath, legend_below, means, panels, save
+from factorank.files import read_json_lines
 
 OURS = ("default", "codes", "paper")
 """The labels of our models that are drawn."""
 METHODS = {"gumbel-sinkhorn": ("Gumbel-Sinkhorn", "P"), "riffle-diffusion": ("riffle diffusion", "X")}
 PUBLISHED = {"Symmetric Diffusers": (8, 5.0), "Soft-Rank Diffusion": (8, 52.6)}
 """Correct pieces in percent that others have published for CIFAR-10, with the grid."""
+COLUMNS = {
+    "solved_identical": ("puzzles solved (%)", 100),
+    "pieces_identical": ("pieces right (%)", 100),
+    "per_second": ("puzzles a second", 1),
+}
 
 
-def puzzle_figure(
-    scrambled: Any,
-    solved: Any,
-    truth: Any,
-    path: str | os.PathLike[str],
-    *,
-    grid: int,
-    wrong: list[int],
-    summary: str,
-) -> None:
-    """Three panels, the scrambled pieces, the solution and the truth: pictures uint8 ``(side, side, 3)``.
-
-    The slots in ``wrong`` are framed and crossed out in the solution.
-    """
-    pyplot = pyplot_module()
+def puzzle_figure(answer: Any, path: AnyPath) -> None:
+    """Three panels of a solved puzzle, a :class:`factorank.jigsaw.Answer`: the scrambled pieces, the solution
+    with wrong slots framed and crossed out, and the truth."""
+    figure, ((*axes,),) = panels(1, 3, 12, 4.5)
     from matplotlib.patches import Rectangle
 
-    figure, axes = pyplot.subplots(1, 3, figsize=(12, 4.5), layout="constrained")
-    side = len(truth)
+    pictures = {"scrambled": answer.scrambled, "solution": answer.picture, "truth": answer.truth}
+    grid, side = answer.grid[0], len(answer.truth)
     size = side / grid
-    for axis, picture, title in zip(
-        axes, (scrambled, solved, truth), ("scrambled", "solution", "truth"), strict=True
-    ):
+    for axis, (title, picture) in zip(axes, pictures.items(), strict=True):
         axis.imshow(picture, interpolation="nearest" if side < 256 else "antialiased")
         axis.set(title=title, xticks=[], yticks=[])
         for line in range(1, grid):
             for draw in (axis.axhline, axis.axvline):  # white on dark pictures, dark on white ones
                 draw(line * size - 0.5, color="0.3", linewidth=1.6, alpha=0.4)
                 draw(line * size - 0.5, color="white", linewidth=0.8, alpha=0.8)
-    for slot in wrong:
+    for slot in answer.wrong:
         left, top = slot % grid * size - 0.5, slot // grid * size - 0.5
         frame = Rectangle((left, top), size, size, edgecolor="red", facecolor="none", linewidth=2.5)
         axes[1].add_patch(frame)
-        for down in (0, 1):
-            axes[1].plot(
-                [left, left + size], [top + down * size, top + (1 - down) * size], color="red", linewidth=1.2
-            )
+        for ends in ([top, top + size], [top + size, top]):
+            axes[1].plot([left, left + size], ends, color="red", linewidth=1.2)
     axes[1].set(xlim=(-0.5, side - 0.5), ylim=(side - 0.5, -0.5))
-    figure.suptitle(summary, fontsize=11)
+    figure.suptitle(answer.summary, fontsize=11)
     save(figure, path)
 
 
-def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+def jigsaw_figure(results: AnyPath, path: AnyPath) -> None:
     """Against the grid: puzzles solved, pieces right (identical ones count as equal), puzzles a second; and
     all codes beside each other at one grid.
 
@@ -63,22 +53,16 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
     grid the code that has the most seeds. The last panel shows the grid that has the most codes and
     objectives, of the rows with the label "codes" if there are some.
     """
-    pyplot = pyplot_module()
-    rows = [row for row in read_results(results) if row.get("split", "test") == "test"]
+    rows = [row for row in read_json_lines(results) if row.get("split", "test") == "test"]
     rows = [row for row in rows if row["method"] != "factorank" or row.get("label") in OURS]
     rows = [row for row in rows if row["objective"] != "masked" or row["nfe"] == 1]
     if not rows:
         raise FactorankError(f"{results} holds no results on test pictures")
-    panels = {
-        "solved_identical": ("puzzles solved (%)", 100),
-        "pieces_identical": ("pieces right (%)", 100),
-        "per_second": ("puzzles a second", 1),
-    }
-    figure, axes = pyplot.subplots(1, len(panels) + 1, figsize=(16, 4.4), layout="constrained")
+    figure, ((*axes,),) = panels(1, len(COLUMNS) + 1, 16, 4.4)
     shown = _one_code_a_grid([row for row in rows if row.get("label") != "codes"] or rows)
     lines = sorted({_line(row)[:2] for row in shown}, key=str)
     grids = sorted({row["grid"] for row in shown})
-    for axis, (key, (title, scale)) in zip(axes, panels.items(), strict=False):
+    for axis, (key, (title, scale)) in zip(axes, COLUMNS.items(), strict=False):
         for line in lines:
             points = means([row for row in shown if _line(row)[:2] == line], "grid", key, scale)
             if points:
@@ -91,8 +75,7 @@ def jigsaw_figure(results: str | os.PathLike[str], path: str | os.PathLike[str])
         if grid in grids:
             axes[1].plot([grid], [share], mark, color="black", markersize=9, label=f"{name} (published)")
     axes[2].set_yscale("log")
-    handles, labels = axes[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncol=5, fontsize=9, frameon=False)
+    legend_below(figure, 5, *axes[1].get_legend_handles_labels(), fontsize=9)
     _draw_codes(axes[3], rows)
     save(figure, path)
 
@@ -122,15 +105,9 @@ def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
             value, low, high = (max(100 - means(here, "grid", key, 100)[0][1], least) for key in keys)
             at = codes.index(code) + 0.2 * (place - (len(drawn) - 1) / 2)
             axis.vlines(at, low, high, color="0.6", linewidth=1)
-            axis.plot(
-                at,
-                value,
-                mark,
-                color="black",
-                markersize=size,
-                markerfacecolor="black" if objective == "masked" else "white",
-                label=objective + ("" if label == compared else ", the paper's network"),
-            )
+            style = {"color": "black", "markerfacecolor": "black" if objective == "masked" else "white"}
+            name = objective + ("" if label == compared else ", the paper's network")
+            axis.plot(at, value, mark, markersize=size, label=name, **style)
     axis.set(title=f"puzzles not solved (%), {grid}×{grid}", xlim=(-0.6, len(codes) - 0.4), yscale="log")
     axis.set_xticks(range(len(codes)), codes, rotation=20)
     axis.grid(alpha=0.3)
@@ -161,11 +138,8 @@ def _style(method: str, label: str | None) -> dict[str, Any]:
         style = {"color": "0.45", "marker": mark, "linestyle": "--", "linewidth": 1.2, "label": name}
         # Baselines that lie on one another stay visible.
         return style | ({"markersize": 9, "markerfacecolor": "white"} if method == "gumbel-sinkhorn" else {})
-    ours = label == "default"
-    return {
-        "color": "black" if ours else "0.7",
-        "marker": "o" if ours else "D",
-        "markersize": 6,
-        "linewidth": 1.6 if ours else 1.2,
-        "label": "factorank, one evaluation" if ours else "factorank, the paper's network",
-    }
+    if label == "default":
+        style = {"color": "black", "marker": "o", "linewidth": 1.6, "label": "factorank, one evaluation"}
+    else:
+        style = {"color": "0.7", "marker": "D", "linewidth": 1.2, "label": "factorank, the paper's network"}
+    return style | {"markersize": 6}

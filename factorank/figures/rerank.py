@@ -1,10 +1,11 @@
 """The figures of the re-ranking experiment: NDCG against what is observed, and calibration."""
 
-import os
+from itertools import product, zip_longest
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import means, pyplot_module, read_results, save
+from factorank.figures.drawing import AnyPath, legend_below, means, panels, save
+from factorank.files import read_json_lines
 
 OBJECTIVES = {"masked": ("o", 0), "autoregressive": ("s", 1)}
 """The marker of each objective, and which line style of a layout it takes."""
@@ -36,52 +37,36 @@ FEWEST = 30
 """The fewest items of a bin of the calibration: the share of a few is noise."""
 
 
-def rerank_figure(
-    results: str | os.PathLike[str], path: str | os.PathLike[str], key: str = "ndcg_unobserved"
-) -> None:
+def rerank_figure(results: AnyPath, path: AnyPath) -> None:
     """NDCG@10 (@5 for n = 10) of the unobserved items against how many are observed, a panel for each n.
 
     A row of panels for each set of data, and below it one with the lead of the better methods over the mean
     rating; means over the seeds.
     """
-    pyplot = pyplot_module()
-    rows = [row for row in read_results(results) if row.get("code") in (None, "insertion")]
+    rows = [row for row in read_json_lines(results) if row.get("code") in (None, "insertion")]
     if not rows:
         raise FactorankError(f"{results} holds nothing to draw")
     sets = list(dict.fromkeys(row["data"] for row in rows))
     sizes = sorted({row["n"] for row in rows})
     compared = {row["data"] for row in rows if row["method"] == BASE}
     lines = [(data, above) for data in sets for above in (False, True) if not above or data in compared]
-    figure, axes = pyplot.subplots(
-        len(lines),
-        len(sizes),
-        figsize=(4.6 * len(sizes), 3.9 * len(lines)),
-        squeeze=False,
-        layout="constrained",
-    )
+    figure, axes = panels(len(lines), len(sizes), 4.6 * len(sizes), 3.9 * len(lines))
     labelled: dict[str, Any] = {}
     for line, (data, above) in zip(axes, lines, strict=True):
         for axis, n in zip(line, sizes, strict=True):
             k = 10 if n > 10 else 5
             here = [row for row in rows if (row["data"], row["n"], row["k"]) == (data, n, k)]
             axis.set_visible(bool(here))
-            base = dict(means([row for row in here if row["method"] == BASE], "r", key))
+            base = dict(means([row for row in here if row["method"] == BASE], "r", "ndcg_unobserved"))
             for style, (label, grey, mark, dashes, width) in STYLES.items():
-                points = means([row for row in here if _key(row) == style], "r", key)
+                points = means([row for row in here if _key(row) == style], "r", "ndcg_unobserved")
                 if above:
                     points = [(r, value - base[r]) for r, value in points if r in base]
                 if points and not (above and style in FAR_BELOW):
-                    (labelled[label],) = axis.plot(
-                        *zip(*points, strict=True),
-                        color=grey,
-                        marker=mark,
-                        linestyle=dashes,
-                        linewidth=width,
-                        markersize=4.5,
-                        markerfacecolor=grey if width > 1.5 else "white",
-                    )
-            what = "unobserved items" if key == "ndcg_unobserved" else "whole list"
-            what = f"less that of {BASE}" if above else what
+                    look = {"color": grey, "marker": mark, "linestyle": dashes, "linewidth": width}
+                    look |= {"markersize": 4.5, "markerfacecolor": grey if width > 1.5 else "white"}
+                    (labelled[label],) = axis.plot(*zip(*points, strict=True), **look)
+            what = f"less that of {BASE}" if above else "unobserved items"
             axis.set(title=f"{data}, n = {n}", xlabel="observed items r", ylabel=f"NDCG@{k}, {what}")
             axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(alpha=0.3)
@@ -89,54 +74,43 @@ def rerank_figure(
     save(figure, path)
 
 
-def calibration_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+def calibration_figure(results: AnyPath, path: AnyPath) -> None:
     """Stated probability of the top k against the observed share: a row of panels for each set of data.
 
     Bins of all r and seeds together, without those of few items; the area of a mark grows with the size of
     its bin.
     """
-    pyplot = pyplot_module()
-    rows = read_results(results)
-    if not rows:
-        raise FactorankError(f"{results} holds nothing to draw")
+    rows = read_json_lines(results)
     sets = list(dict.fromkeys(row["data"] for row in rows))
     lengths = {data: sorted({row["n"] for row in rows if row["data"] == data}) for data in sets}
     across = max(map(len, lengths.values()))
-    figure, axes = pyplot.subplots(
-        len(sets), across, figsize=(3.9 * across, 4.2 * len(sets)), squeeze=False, layout="constrained"
-    )
-    panels: dict[tuple[str, int], Any] = {}
-    for data, row_of_axes in zip(sets, axes, strict=True):
-        panels |= {(data, n): axis for n, axis in zip(lengths[data], row_of_axes, strict=False)}
-        for axis in row_of_axes[len(lengths[data]) :]:
-            axis.set_visible(False)
-    marks = {1: "o", 3: "^", 5: "s", 10: "D"}
+    figure, axes = panels(len(sets), across, 3.9 * across, 4.2 * len(sets))
+    colours, marks = {"masked": "black", "autoregressive": "white"}, {1: "o", 3: "^", 5: "s", 10: "D"}
     labelled: dict[str, Any] = {}
-    for (data, n), axis in panels.items():
-        axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
-        for objective, colour in (("masked", "black"), ("autoregressive", "white")):
-            for k, mark in marks.items():
+    for data, line in zip(sets, axes, strict=True):
+        for axis, n in zip_longest(line, lengths[data]):
+            axis.set_visible(n is not None)
+            axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+            for (objective, colour), (k, mark) in product(colours.items(), marks.items()):
                 bins: dict[int, list[float]] = {}
                 for row in rows:
                     if (row["data"], row["n"], row["objective"], row["k"]) == (data, n, objective, k):
                         total = bins.setdefault(row["bin"], [0.0, 0.0, 0.0])
                         for i, value in enumerate((1.0, row["stated"], row["hit"])):
                             total[i] += row["count"] * value
-                bins = {b: total for b, total in bins.items() if total[0] >= FEWEST}
-                if bins:
-                    counts, stated, hit = zip(*(bins[b] for b in sorted(bins)), strict=True)
+                kept = [bins[b] for b in sorted(bins) if bins[b][0] >= FEWEST]
+                if kept:
+                    most = max(count for count, *_ in kept)
+                    style = {"marker": mark, "facecolors": colour, "edgecolors": "black", "linewidths": 0.8}
                     labelled[f"{objective}, k = {k}"] = axis.scatter(
-                        [s / c for s, c in zip(stated, counts, strict=True)],
-                        [h / c for h, c in zip(hit, counts, strict=True)],
-                        s=[12 + 60 * c / max(counts) for c in counts],
-                        marker=mark,
-                        facecolors=colour,
-                        edgecolors="black",
-                        linewidths=0.8,
+                        [stated / count for count, stated, _ in kept],
+                        [hit / count for count, _, hit in kept],
+                        s=[12 + 60 * count / most for count, *_ in kept],
+                        **style,
                     )
-        axis.set(title=f"{data}, n = {n}", xlabel="stated probability of the top k", ylabel="share that was")
-        axis.set_aspect("equal")
-        axis.grid(alpha=0.3)
+            axis.set(title=f"{data}, n = {n}", xlabel="stated probability of the top k")
+            axis.set(ylabel="share that was", aspect="equal")
+            axis.grid(alpha=0.3)
     _legend(figure, labelled)
     save(figure, path)
 
@@ -146,14 +120,7 @@ def _legend(figure: Any, labelled: dict[str, Any]) -> None:
     width, height = figure.get_size_inches()
     columns = max(1, min(4, int(width / (0.6 + 0.07 * max(map(len, labelled), default=0)))))
     figure.set_size_inches(width, height + 0.2 + 0.2 * -(-len(labelled) // columns))
-    figure.legend(
-        labelled.values(),
-        labelled.keys(),
-        loc="outside lower center",
-        ncols=columns,
-        fontsize=9,
-        frameon=False,
-    )
+    legend_below(figure, columns, labelled.values(), labelled.keys(), fontsize=9)
 
 
 def _key(row: dict[str, Any]) -> Any:

@@ -1,10 +1,10 @@
-"""The figure of the speed benchmarks: what a permutation costs, against n and against the batch."""
+"""The figures of the benchmarks: what a permutation costs, and what an element of a code costs."""
 
-import os
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import pyplot_module, read_results, save
+from factorank.figures.drawing import CODE_STYLES, AnyPath, legend_below, panels, save
+from factorank.files import read_json_lines
 
 PANELS = (
     ("cost sample", "n", "sampling"),
@@ -14,41 +14,33 @@ PANELS = (
 """What is drawn: the rows of that name, against that column."""
 
 
-def speed_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+def speed_figure(results: AnyPath, path: AnyPath) -> None:
     """Time per permutation, log-log: a line of panels for each device, dotted where the limit is."""
-    pyplot = pyplot_module()
-    rows = [row for row in read_results(results) if str(row["what"]).startswith("cost ")]
+    rows = [row for row in read_json_lines(results) if str(row["what"]).startswith("cost ")]
     devices = sorted({row["device"] for row in rows})
     if not devices:
         raise FactorankError(f"{results} holds no rows of the cost against n or the batch")
-    panels = [panel for panel in PANELS if any(row["what"] == panel[0] for row in rows)]
-    figure, axes = pyplot.subplots(
-        len(devices),
-        len(panels),
-        figsize=(max(3.7 * len(panels), 5), 3.4 * len(devices)),
-        squeeze=False,
-        layout="constrained",
-    )
+    drawn = [panel for panel in PANELS if any(row["what"] == panel[0] for row in rows)]
+    figure, axes = panels(len(devices), len(drawn), max(3.7 * len(drawn), 5), 3.4 * len(devices))
     for line, device in zip(axes, devices, strict=True):
         begin = f"µs per permutation\n{device}"
-        for axis, (what, against, title) in zip(line, panels, strict=True):
+        for axis, (what, against, title) in zip(line, drawn, strict=True):
             part = [row for row in rows if row["device"] == device and row["what"] == what]
             if not part:
                 axis.set_visible(False)
                 continue
-            _panel(axis, part, against)
+            _draw_cost(axis, part, against)
             axis.set_title(title.format(n=part[0]["n"]), fontsize=9)
             axis.set_ylabel(begin, fontsize=8)
             begin = ""
     save(figure, path)
 
 
-def _panel(axis: Any, rows: list[dict[str, Any]], against: str) -> None:
+def _draw_cost(axis: Any, rows: list[dict[str, Any]], against: str) -> None:
     axis.set(xscale="log", yscale="log", xlabel=against)
     axis.grid(alpha=0.3)
-    for grey, nfe in zip(
-        ("black", "0.55", "0.75"), sorted({row.get("nfe", 0) for row in rows}), strict=False
-    ):
+    nfes = sorted({row.get("nfe", 0) for row in rows})
+    for grey, nfe in zip(("black", "0.55", "0.75"), nfes, strict=False):
         points = sorted((row for row in rows if row.get("nfe", 0) == nfe), key=lambda row: row[against])
         x = [row[against] for row in points]
         label = f"nfe = {nfe}" if nfe else None
@@ -59,3 +51,28 @@ def _panel(axis: Any, rows: list[dict[str, Any]], against: str) -> None:
         axis.plot([], [], ":", color="black", label="the device's limit")
     if axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=8, frameon=False)
+
+
+def codes_figure(results: AnyPath, path: AnyPath) -> None:
+    """Time per element against n, log-log: a panel for each device and direction, ours beside the paper's."""
+    rows = sorted(read_json_lines(results), key=lambda row: row["n"])
+    devices = sorted({row["device"] for row in rows})
+    figure, axes = panels(len(devices), 2, 9, 3.6 * len(devices), sharex=True)
+    for line, device in zip(axes, devices, strict=True):
+        for axis, direction in zip(line, ("encode", "decode"), strict=True):
+            part = [row for row in rows if (row["device"], row["direction"]) == (device, direction)]
+            for code, (_, mark, _) in list(CODE_STYLES.items())[1:]:  # inline encodes nothing
+                points = [row for row in part if row["code"] == code]
+                n = [row["n"] for row in points]
+                style = {"marker": mark, "markersize": 5, "linewidth": 1.2}
+                axis.plot(n, [1e9 * row["ours"] for row in points], color="black", label=code, **style)
+                axis.plot(n, [1e9 * row["peer"] for row in points], color="0.65", **style)
+            limit = {row["n"]: 1e9 * row["limit"] for row in part}
+            axis.plot(list(limit), list(limit.values()), "k:", linewidth=1.2, label="copy")
+            axis.set(xscale="log", yscale="log", title=f"{direction}, {device}", xlabel="n")
+            axis.title.set_fontsize(9)
+            axis.grid(alpha=0.3)
+        line[0].set_ylabel("ns per element")
+    style = {"fontsize": 8, "title_fontsize": 8, "title": "black: factorank; grey: the paper's algorithm"}
+    legend_below(figure, 5, *axes[0][0].get_legend_handles_labels(), **style)
+    save(figure, path)

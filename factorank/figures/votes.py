@@ -1,50 +1,38 @@
-"""The figure of the votes experiment."""
+"""The figures of votes: a fitted law, and the bits of each family."""
 
-import os
 from typing import Any
 
-from factorank.figures.drawing import pyplot_module, read_results, save
+from factorank.figures.drawing import AnyPath, legend_below, panels, save
+from factorank.files import read_json_lines
+
+STYLES = {
+    "mallows": ("Mallows", "o", "-", "tab:blue"),
+    "generalized-mallows": ("generalized Mallows", "s", "--", "tab:orange"),
+    "rim": ("RIM", "^", "-.", "tab:green"),
+    "plackett-luce": ("Plackett-Luce", "D", ":", "black"),
+}
 
 
-def votes_figure(results: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+def votes_figure(results: AnyPath, path: AnyPath) -> None:
     """Held-out bits by family and number of components, a panel for each set of votes."""
-    pyplot = pyplot_module()
-    means = votes_means(read_results(results))
+    means = votes_means(read_json_lines(results))
     sets = list(dict.fromkeys(data for data, *_ in means))
-    figure, axes = pyplot.subplots(
-        1, len(sets), figsize=(3.6 * len(sets), 3.9), squeeze=False, layout="constrained"
-    )
-    styles = {
-        "mallows": ("Mallows", "o", "-", "tab:blue"),
-        "generalized-mallows": ("generalized Mallows", "s", "--", "tab:orange"),
-        "rim": ("RIM", "^", "-.", "tab:green"),
-        "plackett-luce": ("Plackett-Luce", "D", ":", "black"),
-    }
+    figure, axes = panels(1, len(sets), 3.6 * len(sets), 3.9)
     for axis, data in zip(axes[0], sets, strict=True):
-        for shift, (family, (label, marker, line, colour)) in enumerate(styles.items()):
+        for shift, (family, (label, marker, line, colour)) in enumerate(STYLES.items()):
             points = [(k, *value) for (d, f, k), value in means.items() if (d, f) == (data, family)]
             if points:
                 k, bits, error = zip(*sorted(points), strict=True)
-                axis.errorbar(
-                    [x + 0.06 * (shift - 1.5) for x in k],
-                    bits,
-                    yerr=error,
-                    label=label,
-                    color=colour,
-                    marker=marker,
-                    linestyle=line,
-                    markersize=5,
-                    linewidth=1.3,
-                    elinewidth=0.7,
-                )
+                style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 5}
+                beside = [x + 0.06 * (shift - 1.5) for x in k]
+                axis.errorbar(beside, bits, error, label=label, linewidth=1.3, elinewidth=0.7, **style)
         uniform = means[data, "uniform", 1][0]
         axis.set_title(f"{data}\nuniform law: {uniform:.2f} bits", fontsize=10)
         axis.set_xlabel("components")
         axis.set_xticks(sorted({k for d, _, k in means if d == data}))
         axis.grid(alpha=0.3)
     axes[0][0].set_ylabel("held-out bits a ranking (fewer is better)")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    legend_below(figure, 4, *axes[0][0].get_legend_handles_labels())
     save(figure, path)
 
 
@@ -57,3 +45,61 @@ def votes_means(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], tuple[
         key: (sum(r["bits"] for r in group) / len(group), sum(r["bits_se"] for r in group) / len(group))
         for key, group in grouped.items()
     }
+
+
+def fit_figure(facts: dict[str, Any], path: AnyPath) -> None:
+    """A heat map for each component of a fitted law: how likely each item is at each place.
+
+    Items are in the order of the consensus, so that a sure item is on the diagonal. A circle marks an item's
+    place in the consensus. A bar through it marks the middle 95% of its places in refits to other draws of
+    voters. ``facts`` are those of ``fit.json``.
+    """
+    parts, n = facts["components"], len(facts["items"])
+    names = [name if len(name) <= 24 else name[:23] + "…" for name in facts["items"]]
+    cell, across = min(0.5, 18 / n), min(3, len(parts))
+    width, down = 1.2 + 0.09 * max(map(len, names)) + max(cell * n, 2.6), -(-len(parts) // across)
+    figure, axes = panels(down, across, width * across + 0.6, (cell * n + 1.1) * down + 0.6)
+    values = sorted(value for part in parts for row in part["marginals"] for value in row)
+    # With many items a few corners outshine the rest.
+    highest = values[-1] if n <= 20 else values[-len(values) // 200 or -1]
+    for axis in axes.flat[len(parts) :]:
+        axis.set_visible(False)
+    for axis, part in zip(axes.flat, parts, strict=False):
+        image = _draw_component(axis, part, names, highest)
+        title = [] if len(parts) == 1 else [f"{100 * part['weight']:.0f}% of voters"]
+        if part["parameter"] == "phi" and len(part["values"]) == 1 and part["values"][0] is not None:
+            title.append(f"φ = {part['values'][0]:.3f}")
+        axis.set_title(", ".join(title), fontsize=10)
+    note = "circle: consensus" + (f"; bar: 95% of {facts['refits']} refits" if facts["refits"] else "")
+    source = facts.get("title") or facts.get("file") or ""
+    figure.suptitle(f"{source}\n{facts['family']}; {note}", fontsize=10)
+    bar = figure.colorbar(image, ax=axes.ravel().tolist(), label="probability (%)")
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}")
+    save(figure, path)
+
+
+def _draw_component(axis: Any, part: dict[str, Any], names: list[str], highest: float) -> Any:
+    """The heat map of a component; the image is for the colour bar."""
+    from matplotlib import patheffects as effects
+
+    n, order = len(names), part["consensus"]
+    rows = [part["marginals"][item] for item in order]
+    image = axis.imshow(rows, cmap="Blues", vmin=0, vmax=min(1.15 * highest, 1.0), aspect="auto")
+    axis.scatter(range(n), range(n), s=min(60, 900 / n), facecolors="white", edgecolors="black", zorder=4)
+    if part["place_intervals"] is not None:
+        outline = [effects.Stroke(linewidth=3.5, foreground="white"), effects.Normal()]
+        style = {"color": "black", "linewidth": 1.2, "zorder": 3, "path_effects": outline}
+        for row, item in enumerate(order):
+            low, high = part["place_intervals"][item]
+            axis.plot([low - 1, high - 1], [row, row], **style)
+    for row, values in enumerate(rows if n <= 12 else []):
+        for place, value in enumerate(values):
+            if value >= 0.005:
+                style = {"ha": "center", "va": "center", "fontsize": 7}
+                colour = "white" if value > 0.6 * highest else "black"
+                axis.text(place, row + 0.28, f"{100 * value:.0f}", color=colour, **style)
+    axis.set_yticks(range(n), [names[item] for item in order], fontsize=9 if n <= 30 else 6)
+    step = 1 if n <= 30 else 10
+    axis.set_xticks(range(step - 1, n, step), range(step, n + 1, step))
+    axis.set_xlabel("place")
+    return image

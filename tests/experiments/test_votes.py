@@ -10,7 +10,8 @@ import factorank as fr
 from factorank.cli import main
 from factorank.data import Rankings, write_rankings
 from factorank.experiments import votes
-from factorank.figures import read_results, votes_means
+from factorank.figures import votes_means
+from factorank.files import read_json_lines
 
 
 @pytest.fixture
@@ -36,18 +37,18 @@ def test_every_law_is_scored_on_the_same_voters(folder, capsys, monkeypatch):
     monkeypatch.setattr(votes, "SETS", small)
     monkeypatch.setattr(votes, "COMPONENTS", 2)
     assert main(["votes", "--data", str(folder), "--out", str(folder / "out")]) == 0
-    rows = read_results(folder / "out" / "votes.jsonl")
+    rows = read_json_lines(folder / "out" / "votes.jsonl")
     assert (folder / "out" / "votes.png").read_bytes().startswith(b"\x89PNG")
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines()[:-1])) < 80
     assert main(["votes", "--data", str(folder), "--out", str(folder / "out"), "--sets", "jester"]) == 0
-    again = read_results(folder / "out" / "votes.jsonl")
+    again = read_json_lines(folder / "out" / "votes.jsonl")
     assert len(again) == len(rows)  # the other sets are kept
     assert again[0] == rows[0]
     assert again[-1]["command"] == "factorank votes --data DIR --sets jester"
     options = ["--sets", "jester", "--families", "rim"]
     assert main(["votes", "--data", str(folder), "--out", str(folder / "out"), *options]) == 0
-    single = read_results(folder / "out" / "votes.jsonl")
+    single = read_json_lines(folder / "out" / "votes.jsonl")
     named = [(row["data"], row["family"], row["components"], row["seed"]) for row in rows]
     assert [(row["data"], row["family"], row["components"], row["seed"]) for row in single] == named
     redone = [row["family"] for row in single if row["command"].endswith("--families rim")]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import factorank as fr
-from factorank.figures import cyclic_figure, fit_figure, read_results
+from factorank.figures import cyclic_figure, draw, fit_figure
 
 
 def part(n, weight=1.0, intervals=True):
@@ -29,7 +29,7 @@ def test_heat_maps_of_any_size(n, components, tmp_path):
 
 def test_the_colour_bar_is_in_percent(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr("factorank.figures.fits.save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr("factorank.figures.votes.save", lambda figure, path: drawn.append(figure))
     facts = {"items": ["a", "b", "c"], "refits": 0, "family": "Mallows", "components": [part(3)]}
     fit_figure(facts, tmp_path / "fit.png")
     bar = drawn[0].axes[-1]
@@ -53,4 +53,4 @@ def test_autoregressive_marks_are_explained(objectives, note, tmp_path, monkeypa
 def test_a_bad_line_of_results_is_named(tmp_path):
     (tmp_path / "votes.jsonl").write_text('{"bits": 1}\n{\n')
     with pytest.raises(fr.FactorankError, match=r"votes.jsonl:2: not JSON"):
-        read_results(tmp_path / "votes.jsonl")
+        draw("votes", tmp_path / "votes.jsonl", tmp_path / "votes.png")

@@ -1,6 +1,7 @@
 """The figures of the jigsaw experiment."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,13 +12,19 @@ from factorank.figures import draw, jigsaw_figure, puzzle_figure
 from factorank.figures.jigsaw import _one_code_a_grid
 
 
+def answer(side, grid, wrong):
+    """What the figure shows of an answer, in plain grey."""
+    grey = np.full((side, side, 3), 128, dtype=np.uint8)
+    pictures = {"scrambled": grey, "picture": grey, "truth": grey}
+    return SimpleNamespace(**pictures, grid=(grid, grid), wrong=wrong, summary="a summary")
+
+
 def test_wrong_pieces_are_marked_and_only_those(tmp_path):
     """A grey picture: whatever is red in the figure is a mark, and lies in the panel of the solution."""
-    grey = np.full((60, 60, 3), 128, dtype=np.uint8)
     red = {}
     for name, wrong in (("none", []), ("one", [0]), ("all", [0, 1, 2, 3])):
         path = tmp_path / f"{name}.png"
-        puzzle_figure(grey, grey, grey, path, grid=2, wrong=wrong, summary="a summary")
+        puzzle_figure(answer(60, 2, wrong), path)
         pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)
         red[name] = (pixels[..., 0] > 200) & (pixels[..., 1] < 60) & (pixels[..., 2] < 60)
     assert red["none"].sum() == 0
@@ -31,9 +38,8 @@ def test_wrong_pieces_are_marked_and_only_those(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "jpg"])
 def test_formats(suffix, tmp_path):
-    grey = np.full((6, 6, 3), 128, dtype=np.uint8)
     path = tmp_path / f"a.{suffix}"
-    puzzle_figure(grey, grey, grey, path, grid=3, wrong=[4], summary="")
+    puzzle_figure(answer(6, 3, [4]), path)
     assert path.stat().st_size > 1000
 
 
@@ -85,7 +91,6 @@ def test_results_are_drawn(tmp_path):
 
 
 def test_a_format_that_is_not_there(tmp_path):
-    grey = np.full((6, 6, 3), 128, dtype=np.uint8)
     with pytest.raises(fr.FactorankError, match=r"a.xyz: Format 'xyz' is not supported"):
-        puzzle_figure(grey, grey, grey, tmp_path / "a.xyz", grid=3, wrong=[], summary="")
+        puzzle_figure(answer(6, 3, []), tmp_path / "a.xyz")
     assert list(tmp_path.iterdir()) == []
