@@ -1,6 +1,6 @@
 """Classical laws over permutations, as torch distributions.
 
-Importing the package registers how every law is conditioned and fitted.
+Importing the package registers how every law is conditioned.
 """
 
 from factorank.distributions.base import PermutationDistribution
@@ -16,12 +16,7 @@ from factorank.distributions.conditioning.rules import ImpossibleObservation, Ra
 from factorank.distributions.conditioning.uniform import ConditionedUniform
 from factorank.distributions.constraints import permutation
 from factorank.distributions.fitting.consensus import Consensus, consensus
-from factorank.distributions.fitting.generalized_mallows import fit_generalized_mallows
-from factorank.distributions.fitting.mallows import fit_mallows
-from factorank.distributions.fitting.mixture import fit_mixture
-from factorank.distributions.fitting.plackett_luce import fit_plackett_luce
 from factorank.distributions.fitting.report import FitError, FitReport, FitWarning
-from factorank.distributions.fitting.rim import fit_rim
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.grim import GRIM
 from factorank.distributions.kl import expected_kendall
@@ -59,10 +54,5 @@ __all__ = [
     "Uniform",
     "consensus",
     "expected_kendall",
-    "fit_generalized_mallows",
-    "fit_mallows",
-    "fit_mixture",
-    "fit_plackett_luce",
-    "fit_rim",
     "permutation",
 ]

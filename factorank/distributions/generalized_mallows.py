@@ -8,7 +8,10 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.distributions.constraints import permutation, unit_vector
-from factorank.distributions.fitting.registry import fitter
+from factorank.distributions.fitting.checks import complete_votes, reference_order
+from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
+from factorank.distributions.fitting.generalized_mallows import best_phis, climb, log_likelihood
+from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.geometric import GeometricDistribution, draw_geometric, times_log
 from factorank.distributions.parameters import as_orders, as_reals, common_batch, compact
 from factorank.errors import DistributionError
@@ -74,22 +77,18 @@ class GeneralizedMallows(GeometricDistribution):
         weights: Tensor | None = None,
         *,
         central: Sequence[int] | Tensor | None = None,
-        start: Tensor | None = None,
-        max_moves: int = 10_000,
     ) -> "GeneralizedMallows":
         r"""The law of maximum likelihood; ``law.report`` says how the fit went.
 
         Item i of the reference σ is inserted :math:`d_i` places before the end of the items ahead of it, with
         :math:`P(d_i) ∝ φ_i^{d_i}`. The mean of :math:`d_i` over the votes is a sum of pairwise counts, and
         each :math:`φ_i` (at most 1) solves its own moment equation. σ is then moved, one item at a time, to
-        where the likelihood rises most, from the Kemeny consensus (and ``start``) on, to a local optimum.
+        where the likelihood rises most, from the Kemeny consensus on, to a local optimum.
 
         Args:
             orders: complete orders ``(*batch, n)``.
             weights: of the rankings, ``(*batch,)``.
             central: the reference order, if it is not to be fitted.
-            start: one more order from which the reference is searched.
-            max_moves: the largest number of moves of one item.
 
         Fligner and Verducci, "Distance based ranking models", 1986.
 
@@ -97,7 +96,25 @@ class GeneralizedMallows(GeometricDistribution):
         >>> law.central, law.phis
         (tensor([0, 1, 2]), tensor([1.0000, 0.5000, 0.0000], dtype=torch.float64))
         """
-        return fitter(GeneralizedMallows)(orders, weights, central=central, start=start, max_moves=max_moves)
+        rows, row_weights = complete_votes(orders, weights)
+        n, total = rows.shape[1], float(row_weights.sum())
+        shares = pairwise_counts(rows, row_weights) / total
+        if central is None:
+            order, moves, converged = climb(shares, kemeny(shares)[0], max_moves=10_000)
+        else:
+            order, moves, converged = reference_order(central, n), 0, True
+        phis = torch.from_numpy(best_phis(shares, order))
+        law = GeneralizedMallows(torch.from_numpy(order).to(orders.device), phis.to(orders.device))
+        law.report = FitReport(
+            "generalized Mallows",
+            rankings=total,
+            log_likelihood=total * log_likelihood(shares, order),
+            parameters=n - 1,
+            iterations=moves,
+            converged=converged,
+            exact=None if central is not None else n <= 2,
+        )
+        return law
 
     @property
     def thetas(self) -> Tensor:

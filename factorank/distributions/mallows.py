@@ -1,8 +1,9 @@
 """The Mallows law: probability falls by a factor φ with each pair of items out of order."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
@@ -10,14 +11,16 @@ from torch.distributions import constraints
 from factorank.codes import code
 from factorank.distances import kendall
 from factorank.distributions.constraints import nonnegative_vector, permutation
-from factorank.distributions.fitting.registry import fitter
+from factorank.distributions.fitting.checks import Unranked, check_unused, complete_votes, reference_order
+from factorank.distributions.fitting.consensus import disagreement, kemeny, pairwise_counts
+from factorank.distributions.fitting.dispersion import fit_mallows_phi
+from factorank.distributions.fitting.em import Votes, hold_out
+from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
+from factorank.distributions.fitting.report import FitError, FitReport
 from factorank.distributions.geometric import GeometricDistribution, draw_geometric, times_log
 from factorank.distributions.parameters import as_orders, as_reals, common_batch, compact
+from factorank.distributions.partial_orders import PartialOrders
 from factorank.errors import DistributionError
-
-if TYPE_CHECKING:
-    from factorank.distributions.fitting.checks import Unranked
-    from factorank.distributions.partial_orders import PartialOrders
 
 
 class Mallows(GeometricDistribution):
@@ -84,21 +87,19 @@ class Mallows(GeometricDistribution):
     @classmethod
     def fit(
         cls,
-        orders: "Tensor | PartialOrders",
+        orders: Tensor | PartialOrders,
         weights: Tensor | None = None,
         *,
         central: Sequence[int] | Tensor | None = None,
         place_weights: Tensor | None = None,
-        start: Tensor | None = None,
-        unranked: "Unranked | None" = None,
+        unranked: Unranked | None = None,
         items: int | None = None,
         samples: int | None = None,
         max_iterations: int | None = None,
         tolerance: float | None = None,
-        held_out: "Tensor | PartialOrders | float | None" = None,
+        held_out: Tensor | PartialOrders | float | None = None,
         held_out_weights: Tensor | None = None,
         generator: torch.Generator | None = None,
-        progress: bool = False,
     ) -> "Mallows":
         r"""The law of maximum likelihood; ``law.report`` says how the fit went.
 
@@ -116,7 +117,6 @@ class Mallows(GeometricDistribution):
             weights: of the rankings, ``(*batch,)``.
             central: the reference order, if it is not to be fitted.
             place_weights: of the weighted law, ``(n,)``.
-            start: one more order from which the consensus is searched.
             unranked: how the items that an order leaves out are ranked: "below" the others (top-k lists) or
                 "incomparable" (rankings of subsets).
             items: the number of items where the orders are shorter than that.
@@ -127,7 +127,6 @@ class Mallows(GeometricDistribution):
                 fit; ``law.report.held_out`` is their mean log-likelihood.
             held_out_weights: their weights.
             generator: of the completions.
-            progress: whether to show a bar, on a terminal.
 
         Fligner and Verducci, "Distance based ranking models", 1986.
 
@@ -139,22 +138,37 @@ class Mallows(GeometricDistribution):
         >>> law.central[:2]
         tensor([0, 1])
         """
-        return fitter(Mallows)(
-            orders,
-            weights,
-            central=central,
-            place_weights=place_weights,
-            start=start,
-            unranked=unranked,
-            items=items,
-            samples=samples,
-            max_iterations=max_iterations,
-            tolerance=tolerance,
-            held_out=held_out,
-            held_out_weights=held_out_weights,
-            generator=generator,
-            progress=progress,
+        orders, held_out = as_partial_orders(orders, held_out, unranked, items)
+        em = {"max_iterations": max_iterations, "tolerance": tolerance, "samples": samples}
+        if isinstance(orders, PartialOrders):
+            check_unused("a fit to partial orders", central=central, place_weights=place_weights)
+            votes, others = hold_out(Votes(orders, weights), held_out, held_out_weights, generator)
+            settings = PARTIAL_EM.changed(generator=generator, **em)
+            _, parameters, report = fit_partial_mallows(votes, others, settings)
+            law = Mallows(*parameters[0])
+            law.report = report
+            return law
+        check_unused("a fit to complete orders", **em, held_out=held_out, held_out_weights=held_out_weights)
+        rows, row_weights = complete_votes(orders, weights)
+        n, total = rows.shape[1], float(row_weights.sum())
+        places = np.ones(n)
+        if place_weights is not None:
+            places = place_weights.detach().to("cpu", torch.float64).numpy()
+            if places.shape != (n,) or not (np.isfinite(places).all() and (places >= 0).all()):
+                raise FitError(
+                    f"place_weights are {n} finite numbers of 0 or more, not {place_weights.tolist()}"
+                )
+        counts = pairwise_counts(rows, row_weights, places)
+        order, exact = kemeny(counts) if central is None else (reference_order(central, n), None)
+        phi, likelihood = fit_mallows_phi(disagreement(counts, order), n, total, places)
+        law = Mallows(
+            central=torch.from_numpy(order).to(orders.device),
+            phi=torch.tensor(phi, dtype=torch.float64, device=orders.device),
+            weights=None if place_weights is None else place_weights.to(orders.device, torch.float64),
         )
+        title = "Mallows" if place_weights is None else "weighted Mallows"
+        law.report = FitReport(title, total, likelihood, parameters=1, exact=exact)
+        return law
 
     @property
     def theta(self) -> Tensor:

@@ -1,19 +1,22 @@
 """Mixtures of laws over orders."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.fitting.registry import fitter
+from factorank.distributions.fitting.checks import Unranked, check_unused
+from factorank.distributions.fitting.em import Votes, hold_out
+from factorank.distributions.fitting.mixture import COMPLETE_EM, fit_by_em
+from factorank.distributions.fitting.mixture_families import FAMILIES
+from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
+from factorank.distributions.fitting.report import FitError
+from factorank.distributions.mallows import Mallows
 from factorank.distributions.parameters import as_reals
+from factorank.distributions.partial_orders import PartialOrders
 from factorank.errors import DistributionError
-
-if TYPE_CHECKING:
-    from factorank.distributions.fitting.checks import Unranked
-    from factorank.distributions.partial_orders import PartialOrders
 
 
 class Mixture(PermutationDistribution):
@@ -68,12 +71,12 @@ class Mixture(PermutationDistribution):
     @classmethod
     def fit(
         cls,
-        orders: "Tensor | PartialOrders",
+        orders: Tensor | PartialOrders,
         weights: Tensor | None = None,
         *,
         components: int,
         family: str = "mallows",
-        unranked: "Unranked | None" = None,
+        unranked: Unranked | None = None,
         items: int | None = None,
         smoothing: float = 0.0,
         penalty: float = 0.0,
@@ -82,7 +85,7 @@ class Mixture(PermutationDistribution):
         tolerance: float | None = None,
         samples: int | None = None,
         start: "Mixture | None" = None,
-        held_out: "Tensor | PartialOrders | float | None" = None,
+        held_out: Tensor | PartialOrders | float | None = None,
         held_out_weights: Tensor | None = None,
         generator: torch.Generator | None = None,
         progress: bool = False,
@@ -127,25 +130,42 @@ class Mixture(PermutationDistribution):
         >>> law.weights.sort().values, law.report.converged
         (tensor([0.33..., 0.66...], dtype=torch.float64), True)
         """
-        return fitter(Mixture)(
-            orders,
-            weights,
+        if family not in FAMILIES:
+            raise FitError(f"there is no family {family!r}; there are {', '.join(FAMILIES)}")
+        if family == "mallows":
+            orders, held_out = as_partial_orders(orders, held_out, unranked, items)
+            unranked = items = None
+        votes, others = hold_out(Votes(orders, weights), held_out, held_out_weights, generator)
+        partial = isinstance(orders, PartialOrders)
+        if partial and family != "mallows":
+            raise FitError(
+                f"PartialOrders are fitted by the family 'mallows', not {family!r}; 'plackett-luce' takes"
+                " orders that end in -1, with unranked="
+            )
+        model = FAMILIES[family](smoothing, penalty, unranked, items)
+        settings = (PARTIAL_EM if partial else COMPLETE_EM).changed(
             components=components,
-            family=family,
-            unranked=unranked,
-            items=items,
-            smoothing=smoothing,
-            penalty=penalty,
             restarts=restarts,
             max_iterations=max_iterations,
             tolerance=tolerance,
             samples=samples,
-            start=start,
-            held_out=held_out,
-            held_out_weights=held_out_weights,
             generator=generator,
             progress=progress,
         )
+        laws: list[PermutationDistribution]
+        if partial:
+            check_unused("a fit to partial orders", start=start)
+            shares, parameters, report = fit_partial_mallows(votes, others, settings)
+            laws = [Mallows(*pair) for pair in parameters]
+        else:
+            check_unused("a fit to complete orders", samples=samples)
+            if start is not None and len(start.components) != components:
+                raise FitError(f"start has {len(start.components)} components, but {components} are fitted")
+            begin = None if start is None else (start.weights.double().numpy(), list(start.components))
+            shares, laws, report = fit_by_em(model, votes, others, settings, begin)
+        mixture = Mixture(shares, laws)
+        mixture.report = report
+        return mixture
 
     @property
     def device(self) -> torch.device:

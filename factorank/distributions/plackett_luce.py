@@ -1,7 +1,8 @@
 """The Plackett-Luce law: choose the best item, then the best of the rest, and so on."""
 
+import warnings as python_warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,12 +12,12 @@ from torch.distributions import constraints
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.constraints import finite_vector
 from factorank.distributions.drawing import log1p_, log_, map_uniform
-from factorank.distributions.fitting.registry import fitter
+from factorank.distributions.fitting.checks import Unranked, check_strength, padded_orders, row_weights
+from factorank.distributions.fitting.choices import beats, climb, collect_choices, explain, split_choices
+from factorank.distributions.fitting.graphs import strongly_connected
+from factorank.distributions.fitting.report import FitReport, FitWarning
 from factorank.distributions.parameters import as_reals, compact
 from factorank.errors import DistributionError
-
-if TYPE_CHECKING:
-    from factorank.distributions.fitting.checks import Unranked
 
 LARGEST_SUBSETS = 12
 """The largest n for which entropy and marginals are summed exactly over the 2^n sets of items left."""
@@ -58,10 +59,9 @@ class PlackettLuce(PermutationDistribution):
         orders: Tensor,
         weights: Tensor | None = None,
         *,
-        unranked: "Unranked | None" = None,
+        unranked: Unranked | None = None,
         items: int | None = None,
         penalty: float = 0.0,
-        start: Tensor | None = None,
         max_iterations: int = 100,
         tolerance: float = 1e-9,
     ) -> "PlackettLuce":
@@ -86,7 +86,6 @@ class PlackettLuce(PermutationDistribution):
             items: the number of items where the orders are shorter than that.
             penalty: λ of :math:`\tfrac{λ}{2} \sum_j θ_j^2`, which is taken off the log-likelihood: a normal
                 prior, which makes the maximum finite and unique whatever the data.
-            start: logits ``(n,)`` from which the ascent begins, instead of zeros.
             max_iterations: of Newton's method.
             tolerance: of the largest entry of the gradient, for each choice an item takes part in.
 
@@ -97,16 +96,44 @@ class PlackettLuce(PermutationDistribution):
         >>> law.report.converged, law.logits.argmax().item()
         (True, 0)
         """
-        return fitter(PlackettLuce)(
-            orders,
-            weights,
-            unranked=unranked,
-            items=items,
-            penalty=penalty,
-            start=start,
-            max_iterations=max_iterations,
-            tolerance=tolerance,
+        rows, lengths, n = padded_orders(orders, unranked, items)
+        votes = row_weights(weights, tuple(orders.shape[:-1]))
+        check_strength("penalty", penalty)
+        data = collect_choices(rows, lengths, votes, n, unranked == "below")
+        edges = beats(data, n)
+        level, groups = np.zeros(n), [np.arange(n)]
+        doubts: list[str] = []  # those that are warned of, and those that are only reported
+        settled: list[str] = []
+        if n > 1 and not strongly_connected(edges):
+            reasons, apart, levels = explain(edges)
+            if penalty:
+                settled = [f"{text}; the penalty decides" for text in reasons]
+            else:
+                doubts = [f"{text}; a penalty above 0 settles it" for text in reasons]
+                groups, level = apart, levels
+                data = split_choices(data, groups)
+        logits, likelihood, iterations, converged = climb(
+            data, np.zeros(n), penalty, max_iterations, tolerance
         )
+        for group in groups:
+            logits[group] -= logits[group].mean()
+        logits += level
+        logits -= logits.mean()
+        if not converged:
+            doubts.append(f"stopped after {iterations} iterations, before the gradient was small")
+        for text in doubts:
+            python_warnings.warn(text, FitWarning, stacklevel=2)
+        law = PlackettLuce(logits=torch.from_numpy(logits).to(orders.device))
+        law.report = FitReport(
+            "Plackett-Luce",
+            rankings=float(votes.sum()),
+            log_likelihood=likelihood,
+            parameters=n - 1,
+            iterations=iterations,
+            converged=converged,
+            warnings=(*settled, *doubts),
+        )
+        return law
 
     def _log_prob(self, order: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(order.shape, self.logits.shape)

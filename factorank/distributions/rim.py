@@ -4,15 +4,20 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from factorank.codes import Insertion
 from factorank.distributions.constraints import permutation
 from factorank.distributions.factorized import FactorizedDistribution
-from factorank.distributions.fitting.registry import fitter
+from factorank.distributions.fitting.checks import check_strength, complete_votes, reference_order
+from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
+from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.parameters import as_orders, as_reals, common_batch
 from factorank.errors import DistributionError
+from factorank.permutations import compose, inverse
 
 
 class RIM(FactorizedDistribution):
@@ -107,7 +112,17 @@ class RIM(FactorizedDistribution):
         tensor([[1.0000, 0.0000],
                 [0.3333, 0.6667]], dtype=torch.float64)
         """
-        return fitter(RIM)(orders, reference, weights, smoothing=smoothing)
+        rows, row_weights = complete_votes(orders, weights)
+        check_strength("smoothing", smoothing)
+        n = rows.shape[1]
+        if reference is None:
+            order = kemeny(pairwise_counts(rows, row_weights))[0]
+        else:
+            order = reference_order(reference, n)
+        probs, likelihood = insertion_shares(rows, row_weights, order, smoothing)
+        law = RIM(torch.from_numpy(probs).to(orders.device), torch.from_numpy(order).to(orders.device))
+        law.report = FitReport("RIM", float(row_weights.sum()), likelihood, parameters=n * (n - 1) // 2)
+        return law
 
     @property
     def probs(self) -> Tensor:
@@ -163,3 +178,18 @@ def _refuse(table: Tensor, bad: Tensor, what: str) -> None:
     if bad.any():
         place = tuple(int(i) for i in bad.nonzero()[0])
         raise DistributionError(f"{what}, but at {list(place)} there is {table[place].item():.6g}")
+
+
+def insertion_shares(
+    rows: np.ndarray, weights: np.ndarray, reference: np.ndarray, smoothing: float = 0.0
+) -> tuple[np.ndarray, float]:
+    """The table ``(n, n)`` of insertion probabilities, and the log-likelihood at it."""
+    n = rows.shape[1]
+    relative = compose(inverse(torch.from_numpy(reference)), torch.from_numpy(rows), check=False)
+    slots = Insertion().encode(relative, check=False).numpy()
+    cells = (slots + n * np.arange(n)).reshape(-1)
+    counts = np.bincount(cells, np.repeat(weights, n), n * n).reshape(n, n)
+    smooth = counts + smoothing * np.tri(n)
+    probs = smooth / smooth.sum(1, keepdims=True)
+    used = (counts > 0) & (probs > 0)  # a weight next to nothing may round to no share at all
+    return probs, float((counts[used] * np.log(probs[used])).sum())

@@ -10,7 +10,7 @@ import torch
 
 from factorank.data.rankings import Rankings
 from factorank.distributions import FitWarning, Uniform
-from factorank.distributions.fitting.progress import rounds
+from factorank.distributions.fitting.em import rounds
 from factorank.votes.families import FAMILIES, PARTLY_FITTED, PARTLY_MIXED, FitSettings, fit_family
 from factorank.votes.probability import log_prob
 

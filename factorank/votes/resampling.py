@@ -7,7 +7,7 @@ import torch
 
 from factorank.data.rankings import Rankings
 from factorank.distributions import RIM, FitWarning, Mixture, PermutationDistribution
-from factorank.distributions.fitting.progress import rounds
+from factorank.distributions.fitting.em import rounds
 from factorank.errors import FactorankError
 from factorank.votes.families import FitSettings, family_of, fit_family
 

@@ -109,7 +109,12 @@ def insertion_table(law: PermutationDistribution) -> tuple[np.ndarray, np.ndarra
         )
     logs = law._digits("insertion").detach().to("cpu", torch.float64).contiguous().numpy()
     reference = law._reference.detach().to("cpu", torch.int64).contiguous().numpy()
-    return reference, np.pad(np.exp(logs).cumsum(1), ((0, 0), (1, 0))), logs
+    return reference, cumulated(logs), logs
+
+
+def cumulated(logs: np.ndarray) -> np.ndarray:
+    """The sums of the probabilities before each slot, from their logarithms ``(*batch, n, n)``."""
+    return np.concatenate([np.zeros_like(logs[..., :1]), np.exp(logs).cumsum(-1)], -1)
 
 
 def importance_log_weights(law: PermutationDistribution, proposal: AMP, orders: Tensor) -> Tensor:

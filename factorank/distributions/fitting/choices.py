@@ -6,6 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from factorank.distributions.fitting.checks import ranks_of_padded
+from factorank.distributions.fitting.graphs import groups
+
+GAP = 30.0
+"""Nats between groups of items that the likelihood would drive apart for ever: odds of 10^13 to one."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,11 @@ def beats(data: Choices, n: int) -> np.ndarray:
     return edges
 
 
-def split_choices(data: Choices, groups: list[np.ndarray]) -> Choices:
+def split_choices(data: Choices, parts: list[np.ndarray]) -> Choices:
     """Every ranking cut into one for each group of items, which is all that matters for groups far apart."""
-    label = np.empty(sum(map(len, groups)), dtype=np.int64)
-    for name, group in enumerate(groups):
-        label[group] = name
+    label = np.empty(sum(map(len, parts)), dtype=np.int64)
+    for name, part in enumerate(parts):
+        label[part] = name
     owner = np.repeat(np.arange(len(data.stages)), np.diff(data.starts))
     place = np.arange(len(data.items)) - data.starts[owner]
     # An item that was not chosen but left over is as good as listed only if it is the single last one.
@@ -134,3 +138,53 @@ def _conjugate_gradients(
             break
         direction = scaled + energy / before * direction
     return step if step.any() else scale * gradient
+
+
+def improve(
+    rows: np.ndarray, weights: np.ndarray, logits: np.ndarray, penalty: float, *, below: bool
+) -> np.ndarray:
+    """Logits, of mean zero, after three steps up the penalised likelihood: an M-step that is cut short.
+
+    No more than a few: where the likelihood has no maximum they would go on for ever.
+    """
+    data = collect_choices(rows, (rows >= 0).sum(1), weights, len(logits), below)
+    improved = climb(data, logits.copy(), penalty, max_iterations=3, tolerance=1e-9)[0]
+    return improved - improved.mean()
+
+
+def explain(edges: np.ndarray) -> tuple[list[str], list[np.ndarray], np.ndarray]:
+    """Why there is no maximum, the groups that go apart, and the level, in nats, to which each item goes.
+
+    ``edges`` says who was ever placed above whom, bool ``(n, n)``.
+    """
+    parts = groups(edges)
+    depth = np.zeros(len(parts), dtype=np.int64)
+    between = np.array([[edges[np.ix_(a, b)].any() for b in parts] for a in parts])
+    for later in range(len(parts)):
+        above = np.flatnonzero(between[:later, later])
+        if len(above):
+            depth[later] = depth[above].max() + 1
+    level = np.empty(len(edges))
+    for name, part in enumerate(parts):
+        level[part] = -GAP * depth[name]
+    reasons = []
+    apart = groups(edges | edges.T)
+    if len(apart) > 1:
+        reasons.append(
+            "the logits are not determined: no ranking compares"
+            f" {', or '.join(f'{_names(part)} with the rest' for part in apart[1:])}"
+        )
+    winners = [parts[k] for k in range(len(parts)) if between[k, k + 1 :].any() and not between[:k, k].any()]
+    losers = [parts[k] for k in range(len(parts)) if between[:k, k].any() and not between[k, k + 1 :].any()]
+    if winners:
+        reasons.append(
+            "the likelihood has no maximum: nothing else is ever placed above"
+            f" {'; '.join(_names(part) for part in winners)}, and nothing else below"
+            f" {'; '.join(_names(part) for part in losers)}, so their logits go apart for ever"
+        )
+    return reasons, parts, level
+
+
+def _names(part: np.ndarray) -> str:
+    listed = ", ".join(str(item) for item in part[:10].tolist())
+    return f"item {listed}" if len(part) == 1 else f"items {listed}{', …' if len(part) > 10 else ''}"

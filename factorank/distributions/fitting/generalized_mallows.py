@@ -1,100 +1,52 @@
-"""Generalized Mallows by maximum likelihood: one dispersion for each item of the reference."""
+"""Generalized Mallows by maximum likelihood: one dispersion for each item of the reference.
 
-from collections.abc import Sequence
+``shares[a, b]`` is everywhere the share of the votes that put a above b.
+"""
+
 from functools import lru_cache
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from factorank.distributions.fitting import dispersion
-from factorank.distributions.fitting.checks import complete_votes, reference_order
-from factorank.distributions.fitting.consensus import kemeny, move, pairwise_counts
-from factorank.distributions.fitting.registry import register_fitter
-from factorank.distributions.fitting.report import FitReport
-from factorank.distributions.generalized_mallows import GeneralizedMallows
+from factorank.distributions.fitting.consensus import move
 
 
-@register_fitter(GeneralizedMallows)
-def fit_generalized_mallows(
-    orders: Tensor,
-    weights: Tensor | None,
-    *,
-    central: Sequence[int] | Tensor | None,
-    start: Tensor | None,
-    max_moves: int,
-) -> GeneralizedMallows:
-    """See :meth:`factorank.GeneralizedMallows.fit`."""
-    rows, row_weights = complete_votes(orders, weights)
-    n, total = rows.shape[1], float(row_weights.sum())
-    shares = pairwise_counts(rows, row_weights) / total
-    moves, converged = 0, True
-    if central is None:
-        starts = [kemeny(shares)[0]]
-        if start is not None:
-            starts.append(reference_order(start, n))
-        ends = [_climb(shares, order, max_moves) for order in starts]
-        order, moves, converged = max(ends, key=lambda end: _value(shares, end[0]))
-    else:
-        order = reference_order(central, n)
-    phis = _phis(shares, order)
-    law = GeneralizedMallows(
-        torch.from_numpy(order).to(orders.device), torch.from_numpy(phis).to(orders.device)
-    )
-    law.report = FitReport(
-        "generalized Mallows",
-        rankings=total,
-        log_likelihood=total * _value(shares, order),
-        parameters=n - 1,
-        iterations=moves,
-        converged=converged,
-        exact=None if central is not None else n <= 2,
-    )
-    return law
-
-
-def improve(rows: np.ndarray, weights: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Reference and dispersions at least as likely as those of ``start``; from the consensus without one."""
-    shares = pairwise_counts(rows, weights) / weights.sum()
-    order, _, _ = _climb(shares, kemeny(shares)[0] if start is None else start, 1000)
-    return order, _phis(shares, order)
-
-
-def _means(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The mean of d_i: how many of the items ahead of i in the reference come after it in a vote."""
-    return np.tril(shares[np.ix_(order, order)], -1).sum(1)
-
-
-def _phis(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
+def best_phis(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The dispersions of maximum likelihood around an order."""
     phis = dispersion.solve(_means(shares, order), np.arange(1.0, len(order) + 1)[:, None])
     phis[:1] = 1.0  # the first item has a single slot; any value will do
     return phis
 
 
-def _value(shares: np.ndarray, order: np.ndarray) -> float:
+def log_likelihood(shares: np.ndarray, order: np.ndarray) -> float:
     """The log-likelihood of an order, a vote, at the best dispersions."""
-    means, phis = _means(shares, order), _phis(shares, order)
+    means, phis = _means(shares, order), best_phis(shares, order)
     spread = phis > 0  # φ = 0 stands for a mean of 0, which costs nothing
     theta = -np.log(phis[spread])
     sizes = np.arange(1.0, len(order) + 1)[spread]
     return -float((theta * means[spread] + dispersion.log_normaliser(theta, sizes)).sum())
 
 
-def _climb(shares: np.ndarray, order: np.ndarray, max_moves: int) -> tuple[np.ndarray, int, bool]:
+def climb(shares: np.ndarray, order: np.ndarray, max_moves: int) -> tuple[np.ndarray, int, bool]:
     """The best move of one item while it raises the likelihood; order, moves, whether no move was left."""
-    value = _value(shares, order)
+    value = log_likelihood(shares, order)
     for moves in range(max_moves):
         estimates = _after_moves(shares, order)
         for place in np.argsort(-estimates, axis=None)[:3]:  # interpolated: try a few, exactly
             i, k = np.unravel_index(int(place), estimates.shape)
             moved = move(order, int(i), int(k))
-            moved_value = _value(shares, moved)
+            moved_value = log_likelihood(shares, moved)
             if moved_value > value + 1e-12:
                 order, value = moved, moved_value
                 break
         else:
             return order, moves, True
     return order, max_moves, False
+
+
+def _means(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The mean of d_i: how many of the items ahead of i in the reference come after it in a vote."""
+    return np.tril(shares[np.ix_(order, order)], -1).sum(1)
 
 
 def _after_moves(shares: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -9,81 +9,23 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.fitting.checks import Unranked, check_unused, row_weights
-from factorank.distributions.fitting.clusters import cluster_voters
-from factorank.distributions.fitting.em import EMSettings, Votes, empty_components, hold_out
-from factorank.distributions.fitting.mixture_families import FAMILIES, Family
-from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
-from factorank.distributions.fitting.progress import rounds
-from factorank.distributions.fitting.registry import register_fitter
-from factorank.distributions.fitting.report import FitError, FitReport, FitWarning
-from factorank.distributions.mixture import Mixture
-from factorank.distributions.partial_orders import PartialOrders
+from factorank.distributions.fitting.checks import row_weights
+from factorank.distributions.fitting.em import EMSettings, Votes, cluster_voters, empty_components, rounds
+from factorank.distributions.fitting.mixture_families import Family
+from factorank.distributions.fitting.report import FitReport, FitWarning
 
 COMPLETE_EM = EMSettings(max_iterations=500, tolerance=1e-6)
 """The defaults; the tolerance is of the gain in nats a ranking."""
 
 
-@register_fitter(Mixture)
-def fit_mixture(
-    orders: Tensor | PartialOrders,
-    weights: Tensor | None,
-    *,
-    components: int,
-    family: str,
-    unranked: Unranked | None,
-    items: int | None,
-    smoothing: float,
-    penalty: float,
-    restarts: int,
-    max_iterations: int | None,
-    tolerance: float | None,
-    samples: int | None,
-    start: Mixture | None,
-    held_out: Tensor | PartialOrders | float | None,
-    held_out_weights: Tensor | None,
-    generator: torch.Generator | None,
-    progress: bool,
-) -> Mixture:
-    """See :meth:`factorank.Mixture.fit`."""
-    if family not in FAMILIES:
-        raise FitError(f"there is no family {family!r}; there are {', '.join(FAMILIES)}")
-    if family == "mallows":
-        orders, held_out = as_partial_orders(orders, held_out, unranked, items)
-        unranked = items = None
-    votes, others = hold_out(Votes(orders, weights), held_out, held_out_weights, generator)
-    partial = isinstance(votes.orders, PartialOrders)
-    if partial and family != "mallows":
-        raise FitError(
-            f"PartialOrders are fitted by the family 'mallows', not {family!r}; 'plackett-luce' takes orders"
-            " that end in -1, with unranked="
-        )
-    model = FAMILIES[family](smoothing, penalty, unranked, items)
-    settings = (PARTIAL_EM if partial else COMPLETE_EM).changed(
-        components=components,
-        restarts=restarts,
-        max_iterations=max_iterations,
-        tolerance=tolerance,
-        samples=samples,
-        generator=generator,
-        progress=progress,
-    )
-    if partial:
-        check_unused("a fit to partial orders", start=start)
-        shares, laws, report = fit_partial_mallows(votes, others, settings)
-        mixture = Mixture(shares, laws)
-        mixture.report = report
-        return mixture
-    check_unused("a fit to complete orders", samples=samples)
-    if start is not None and len(start.components) != components:
-        raise FitError(f"start has {len(start.components)} components, but {components} are fitted")
-    return _fit_rows(model, votes, others, settings, start)
+Start = tuple[np.ndarray, list[PermutationDistribution]]
+"""Shares and laws of the components at which EM begins."""
 
 
-def _fit_rows(
-    family: Family, votes: Votes, others: Votes | None, settings: EMSettings, start: Mixture | None
-) -> Mixture:
-    """EM on orders, complete or such as the family takes."""
+def fit_by_em(
+    family: Family, votes: Votes, others: Votes | None, settings: EMSettings, start: Start | None
+) -> tuple[Tensor, list[PermutationDistribution], FitReport]:
+    """EM on orders, complete or such as the family takes: weights ``(k,)``, laws and report."""
     rows, n = family.read(votes.orders)
     weights = row_weights(votes.weights, tuple(votes.orders.shape[:-1]))
     if others is not None:
@@ -99,7 +41,7 @@ def _fit_rows(
     best = max(ends, key=lambda end: end.history[-1])
     warnings = [text for j in range(k) for text in family.doubts(rows, weights * best.belief[:, j], j)]
     for text in warnings:
-        python_warnings.warn(text, FitWarning, stacklevel=4)
+        python_warnings.warn(text, FitWarning, stacklevel=3)
     if not best.converged:
         warnings.append(f"the last of {len(best.history)} iterations still raised the likelihood noticeably")
     warnings += empty_components(best.shares)
@@ -109,10 +51,7 @@ def _fit_rows(
         used = other_weights > 0
         held_out_likelihood = float((log_probs * other_weights)[used].sum() / other_weights.sum())
     device = votes.orders.device
-    mixture = Mixture(
-        torch.from_numpy(best.shares).to(device), [_on_device(law, device) for law in best.laws]
-    )
-    mixture.report = FitReport(
+    report = FitReport(
         family.title if k == 1 else f"mixture of {k} {family.title}",
         rankings=total,
         log_likelihood=best.likelihood,
@@ -124,7 +63,7 @@ def _fit_rows(
         restarts=tuple(end.history[-1] for end in ends) if restarts > 1 else (),
         warnings=tuple(warnings),
     )
-    return mixture
+    return torch.from_numpy(best.shares).to(device), [_on_device(law, device) for law in best.laws], report
 
 
 def _on_device(law: PermutationDistribution, device: torch.device) -> PermutationDistribution:
@@ -148,17 +87,15 @@ class _Run:
 
 
 def _run(
-    family: Family, rows: np.ndarray, weights: np.ndarray, settings: EMSettings, start: Mixture | None = None
+    family: Family, rows: np.ndarray, weights: np.ndarray, settings: EMSettings, start: Start | None = None
 ) -> _Run:
     """EM from one start. A component that has lost all its votes keeps its law, at weight zero."""
     orders, k = torch.from_numpy(rows), settings.components
     total = float(weights.sum())
     laws: list[PermutationDistribution | None] = [None] * k
     if start is not None:
-        laws = list(start.components)
-        belief = (
-            _joint(family, start.weights.double().numpy(), list(start.components), orders).softmax(1).numpy()
-        )
+        laws = list(start[1])
+        belief = _joint(family, *start, orders).softmax(1).numpy()
     elif k > 1:
         label = cluster_voters(family.distances(rows), weights, k, settings.generator)
         # Not quite hard, so that no component starts as a point mass and none without votes.

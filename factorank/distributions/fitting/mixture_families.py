@@ -10,6 +10,7 @@ from torch import Tensor
 
 from factorank.distances import kendall
 from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.fitting import choices
 from factorank.distributions.fitting.checks import (
     Unranked,
     check_strength,
@@ -19,16 +20,13 @@ from factorank.distributions.fitting.checks import (
 )
 from factorank.distributions.fitting.consensus import disagreement, kemeny, pairwise_counts
 from factorank.distributions.fitting.dispersion import fit_mallows_phi
-from factorank.distributions.fitting.generalized_mallows import improve as improve_generalized_mallows
+from factorank.distributions.fitting.generalized_mallows import best_phis, climb
 from factorank.distributions.fitting.graphs import strongly_connected
-from factorank.distributions.fitting.plackett_luce import explain
-from factorank.distributions.fitting.plackett_luce import improve as improve_plackett_luce
 from factorank.distributions.fitting.report import FitError
-from factorank.distributions.fitting.rim import insertion_shares
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.mallows import Mallows
 from factorank.distributions.plackett_luce import PlackettLuce, listed_log_prob
-from factorank.distributions.rim import RIM
+from factorank.distributions.rim import RIM, insertion_shares
 
 
 class Family(ABC):
@@ -112,9 +110,10 @@ class GeneralizedMallowsFamily(Family):
         return n - 1
 
     def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution:
-        start = None if previous is None else previous.central.numpy()
-        order, phis = improve_generalized_mallows(rows, weights, start)
-        return GeneralizedMallows(torch.from_numpy(order), torch.from_numpy(phis))
+        shares = pairwise_counts(rows, weights) / weights.sum()
+        start = kemeny(shares)[0] if previous is None else previous.central.numpy()
+        order, _, _ = climb(shares, start, max_moves=1000)
+        return GeneralizedMallows(torch.from_numpy(order), torch.from_numpy(best_phis(shares, order)))
 
 
 class RIMFamily(Family):
@@ -170,7 +169,7 @@ class PlackettLuceFamily(Family):
 
     def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution:
         start = np.zeros(self.items or rows.shape[1]) if previous is None else previous.logits.numpy()
-        logits = improve_plackett_luce(rows, weights, start, self.penalty, below=self.unranked == "below")
+        logits = choices.improve(rows, weights, start, self.penalty, below=self.unranked == "below")
         return PlackettLuce(torch.from_numpy(logits))
 
     def prior(self, laws: list[PermutationDistribution]) -> float:
@@ -184,7 +183,9 @@ class PlackettLuceFamily(Family):
         edges = pairwise_counts_of_ranks(self._ranks(rows), weights) > 1e-3
         if self.penalty or weights.sum() < 1e-3 or len(edges) == 1 or strongly_connected(edges):
             return []
-        return [f"in component {k} {text}; a penalty above 0 settles it" for text in explain(edges)[0]]
+        return [
+            f"in component {k} {text}; a penalty above 0 settles it" for text in choices.explain(edges)[0]
+        ]
 
 
 FAMILIES: dict[str, type[Family]] = {

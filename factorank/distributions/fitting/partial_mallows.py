@@ -8,15 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.conditioning.amp import insertion_table, new_seed, relations
+from factorank.distributions.conditioning.amp import cumulated, new_seed, relations
 from factorank.distributions.fitting.checks import Unranked, check_unused, row_weights
-from factorank.distributions.fitting.clusters import cluster_voters
 from factorank.distributions.fitting.consensus import disagreement, kemeny
 from factorank.distributions.fitting.dispersion import fit_mallows_phi
-from factorank.distributions.fitting.em import EMSettings, Votes, empty_components
-from factorank.distributions.fitting.progress import rounds
+from factorank.distributions.fitting.em import EMSettings, Votes, cluster_voters, empty_components, rounds
 from factorank.distributions.fitting.report import FitError, FitReport
-from factorank.distributions.mallows import Mallows
+from factorank.distributions.geometric import geometric_table
 from factorank.distributions.partial_orders import PartialOrders
 
 PARTIAL_EM = EMSettings(max_iterations=100, tolerance=1e-4, samples=50)
@@ -46,8 +44,8 @@ def as_partial_orders(
 
 def fit_partial_mallows(
     votes: Votes, others: Votes | None, settings: EMSettings
-) -> tuple[Tensor, list[Mallows], FitReport]:
-    r"""A mixture of Mallows laws fitted to partial orders: weights ``(k,)``, laws and report.
+) -> tuple[Tensor, list[tuple[Tensor, Tensor]], FitReport]:
+    r"""A mixture of Mallows laws fitted to partial orders: weights ``(k,)``, each centre and φ, and report.
 
     The likelihood of a voter is the probability of all orders that agree with their partial order. EM
     completes the data by their law given it. That law is represented by ``samples`` draws for each voter and
@@ -112,11 +110,9 @@ def fit_partial_mallows(
         warnings=tuple(warnings),
     )
     device = partial.above.device
-    laws = [
-        Mallows(torch.from_numpy(order).to(device), torch.tensor(phi, dtype=torch.float64, device=device))
-        for order, phi in zip(state.orders, state.phis.tolist(), strict=True)
-    ]
-    return torch.from_numpy(state.weights).to(device), laws, report
+    centres = [torch.from_numpy(order).to(device) for order in state.orders]
+    parameters = list(zip(centres, torch.from_numpy(state.phis).to(device), strict=True))
+    return torch.from_numpy(state.weights).to(device), parameters, report
 
 
 @dataclass(frozen=True)
@@ -142,14 +138,11 @@ def _expect(state: _State, related: np.ndarray, voters: np.ndarray, samples: int
     from factorank.kernels.completions import expected_counts
 
     k, n = len(state.orders), related.shape[-1]
-    tables = [
-        insertion_table(Mallows(torch.from_numpy(order), torch.tensor(phi, dtype=torch.float64)))
-        for order, phi in zip(state.orders, state.phis.tolist(), strict=True)
-    ]
+    logs = geometric_table(torch.from_numpy(state.phis)[:, None].expand(k, n), "insertion", log=True).numpy()
     counts, masses = np.zeros((k, n, n)), np.zeros(k)
-    references, sums, logs = (np.stack(part) for part in zip(*tables, strict=True))
+    law = np.stack(state.orders), cumulated(logs), logs
     total, error, effective = expected_counts(
-        related, voters, state.weights, references, sums, logs, samples, seed, counts, masses
+        related, voters, state.weights, *law, samples, seed, counts, masses
     )
     used = voters > 0
     return _Expected(

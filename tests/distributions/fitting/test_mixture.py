@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.distributions.fitting.mixture import FAMILIES
+from factorank.distributions.fitting.mixture_families import FAMILIES
 from factorank.errors import FactorankError
 
 N = 6

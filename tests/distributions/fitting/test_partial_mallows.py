@@ -136,7 +136,7 @@ def test_voters_who_all_say_the_same():
 
 def test_what_is_refused():
     partial = fr.PartialOrders.from_orders(torch.tensor([[0, 1, -1]]))
-    with pytest.raises(FitError, match="no central, place_weights or start"):
+    with pytest.raises(FitError, match="no option 'central'"):
         fr.Mallows.fit(partial, central=torch.arange(3))
     with pytest.raises(FitError, match="samples is a whole number"):
         fr.Mallows.fit(partial, samples=0)
