@@ -6,7 +6,10 @@ import sys
 import pytest
 
 from tests.source_tree import (
+    PACKAGE,
+    ROOT,
     cycles,
+    foreign_private_names,
     imported_names,
     imports,
     modules,
@@ -45,12 +48,34 @@ def test_nothing_imports_upward(module: str) -> None:
     assert not above
 
 
+def test_no_modules_import_one_another() -> None:
+    """Imports inside functions count: a cycle that only works when run in the right order is one as well."""
+    circles = [" -> ".join(path) for path in cycles({module: imports(module) for module in modules()})]
+    assert not circles, "\n".join(circles)
+
+
 def test_a_cycle_is_printed_as_the_way_around_it() -> None:
     edges = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"e"}, "f": {"a"}}
     assert cycles({name: frozenset(targets) for name, targets in edges.items()}) == [
         ["e", "e"],
         ["a", "b", "c", "a"],
     ]
+
+
+@pytest.mark.parametrize("module", sorted(name for name in modules() if part_of(name) != "kernels"))
+def test_private_names_are_used_at_home_only(module: str) -> None:
+    uses = [f"{modules()[module].relative_to(ROOT)}:{use}" for use in foreign_private_names(module)]
+    assert not uses, "\n".join(uses)
+
+
+@every_module
+def test_files_stay_short(module: str) -> None:
+    lines = len(modules()[module].read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGEST_FILE, f"{lines} lines, {LONGEST_FILE} are allowed"
+
+
+def test_models_hold_the_paper_and_nothing_else() -> None:
+    assert len(list((PACKAGE / "models").rglob("*.py"))) <= MOST_FILES_OF_MODELS
 
 
 @pytest.mark.parametrize("module", sorted(name for name in modules() if part_of(name) == "figures"))

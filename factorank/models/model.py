@@ -1,6 +1,5 @@
 """PermutationModel: a code, a network and an objective."""
 
-import operator
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +15,7 @@ from factorank.models.context import context_config, encode_context
 from factorank.models.law import PermutationLaw
 from factorank.models.network import Network
 from factorank.models.unmasking import checked_unmasking
-from factorank.permutations import cannot_check
+from factorank.permutations import cannot_check, whole_number
 
 if TYPE_CHECKING:
     from factorank.distributions import RIM, Mallows
@@ -40,7 +39,7 @@ class PermutationModel(nn.Module):
         width, depth, heads, dropout: of the transformer. An autoregressive model with an aligned context
             spends half of its blocks on a bidirectional encoder of the items.
         context: a module that maps what is known to tokens; see :mod:`factorank.models.context`.
-        reference: the order ``(n,)`` that the code is relative to; 0..n-1 unless conditions.
+        reference: the order ``(n,)`` that the code is relative to; 0..n-1 unless given.
         masks: which positions a masked model learns to predict from the others. "any": every set, so that
             every NFE and order of revealing is learnt. "suffix": all after the first few, for a law that is
             asked left to right or given the order of some items (``observed``). "all": all of them, for a
@@ -251,8 +250,6 @@ class PermutationModel(nn.Module):
             return autoregressive.AutoregressiveLaw(self, conditions, batch)
         return masked.MaskedLaw(self, conditions, batch, unmasking)
 
-    # Saving.
-
     def config(self) -> dict[str, Any]:
         """What rebuilds the model, without its weights, as JSON can hold it."""
         return {
@@ -314,10 +311,7 @@ class PermutationModel(nn.Module):
 
 
 def _whole(name: str, value: Any, what: str) -> int:
-    try:
-        number = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = -1
+    number = whole_number(value)
     if number < 1:
         raise ModelError(
             f"{{parameter}} ({what}) is a whole number of at least 1, not {value!r}", parameter=name
