@@ -6,8 +6,7 @@ step, eager or captured; ``optimizers`` change the weights. ``settings`` is one 
 run on disk; ``processes`` are one or several.
 """
 
-from factorank.training.result import TrainResult
 from factorank.training.settings import TrainOptions, TrainSettings
-from factorank.training.train import train
+from factorank.training.train import TrainResult, train
 
 __all__ = ["TrainOptions", "TrainResult", "TrainSettings", "train"]

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.data import default_collate
 
 from factorank.errors import PermutationError, TrainingError
@@ -54,9 +54,7 @@ class Deal:
                 f" {shape.ranks} processes) but the data have {rows}; lower {{parameter}}",
                 parameter="batch_size",
             )
-        self.shape, self.seed = shape, seed
-        self.steps_per_epoch = rows // shape.rows
-        self.rows = rows
+        self.rows, self.shape, self.seed = rows, shape, seed
         self.epoch = -1
         self._generator = torch.Generator(device)
         self._permutation = torch.empty(rows, dtype=torch.int64, device=device)
@@ -64,7 +62,7 @@ class Deal:
         self._offsets = torch.arange(shape.batch, device=device)
 
     def prepare(self, step: int) -> None:
-        epoch, index = divmod(step, self.steps_per_epoch)
+        epoch, index = divmod(step, self.rows // self.shape.rows)
         if epoch != self.epoch:
             self._generator.manual_seed(stream_seed(self.seed, "epoch", epoch))
             device = self._permutation.device
@@ -85,27 +83,27 @@ class TensorBatches:
     def __init__(self, table: Batch, shape: Shape, seed: int, device: torch.device) -> None:
         self.table = to_device(table, device)
         self._deal = Deal(table[0].shape[0], shape, seed, device)
-
-    def prepare(self, step: int) -> None:
-        self._deal.prepare(step)
+        self.prepare = self._deal.prepare
 
     def batch(self, part: int) -> Batch:
         return take(self.table, self._deal.indices(part))
 
 
 class HostBatches:
-    """Batches that the host fetches one by one: ``fetch(step, part)``."""
+    """Batches of ``fetch(step, part)``, which the host calls one by one.
 
-    def __init__(self, parts: int) -> None:
-        self.static = False
+    With ``in_step`` the call is tensor operations only, and becomes part of the captured step.
+    """
+
+    static = False
+
+    def __init__(self, fetch: Callable[[int, int], Batch], parts: int, *, in_step: bool = False) -> None:
+        self._fetch, self._in_step = fetch, in_step
         self._parts: list[Any] = [None] * parts
 
-    def fetch(self, step: int, part: int) -> Batch:
-        raise NotImplementedError
-
     def prepare(self, step: int) -> None:
-        for part, held in enumerate(self._parts):
-            fetched = self.fetch(step, part)
+        for part, held in enumerate([] if self._in_step else self._parts):
+            fetched = self._fetch(step, part)
             if not self.static:
                 self._parts[part] = fetched
                 continue
@@ -114,55 +112,7 @@ class HostBatches:
                     held_leaf.copy_(fetched_leaf, non_blocking=True)
 
     def batch(self, part: int) -> Batch:
-        return self._parts[part]
-
-
-class DatasetBatches(HostBatches):
-    """Batches of the items of a torch Dataset, each an order ``(n,)`` or a pair of an order and a context."""
-
-    def __init__(self, data: Any, n: int | None, shape: Shape, seed: int, device: torch.device) -> None:
-        super().__init__(shape.parts)
-        self.data, self.n, self.device = data, n, device
-        self._deal = Deal(len(data), shape, seed, torch.device("cpu"))
-        self._dealt = -1
-
-    def fetch(self, step: int, part: int) -> Batch:
-        if step != self._dealt:
-            self._deal.prepare(step)
-            self._dealt = step
-        batch = collate(self.data, self._deal.indices(part).tolist())
-        check_orders(batch[0], self.n, "the dataset")
-        return to_device(batch, self.device)
-
-
-class GeneratedBatches(HostBatches):
-    """Batches of a function ``data(batch_size, generator)``, called on the host for every step.
-
-    A function that is tensor operations only, and takes all its random numbers from ``generator``, may have
-    an attribute ``capturable = True``. It then becomes part of the captured step.
-    """
-
-    def __init__(
-        self,
-        data: Callable[..., Any],
-        n: int | None,
-        shape: Shape,
-        generator: torch.Generator,
-        device: torch.device,
-    ) -> None:
-        super().__init__(shape.parts)
-        self.data, self.n, self.size, self.generator, self.device = data, n, shape.batch, generator, device
-        self._in_step = bool(getattr(data, "capturable", False))
-
-    def fetch(self, step: int, part: int) -> Batch:
-        return to_device(generate(self.data, self.size, self.generator, self.n), self.device)
-
-    def prepare(self, step: int) -> None:
-        if not self._in_step:
-            super().prepare(step)
-
-    def batch(self, part: int) -> Batch:
-        return self.fetch(0, part) if self._in_step else super().batch(part)
+        return self._fetch(0, part) if self._in_step else self._parts[part]
 
 
 def check_orders(order: Tensor, n: int | None, what: str) -> None:
@@ -176,8 +126,7 @@ def check_orders(order: Tensor, n: int | None, what: str) -> None:
         )
     absent = order < 0
     if absent.any():
-        place = torch.arange(order.shape[1], device=order.device, dtype=order.dtype)
-        wrong = (absent & (order != -1)) | (absent[:, :1] if order.shape[1] else absent)
+        wrong = (absent & (order != -1)) | absent[:, :1]
         wrong[:, 1:] |= absent[:, :-1] & ~absent[:, 1:]
         if wrong.any():
             row, position = (int(i) for i in wrong.nonzero()[0])
@@ -185,6 +134,7 @@ def check_orders(order: Tensor, n: int | None, what: str) -> None:
                 f"{what}: a list shorter than n is its items and then -1 to the end, but row {row} is"
                 f" {order[row].tolist()} (position {position})"
             )
+        place = torch.arange(order.shape[1], device=order.device, dtype=order.dtype)
         order = torch.where(absent, place, order)
     check_permutation(order, f"{what}: expected")
 
@@ -218,20 +168,11 @@ def collate(data: Any, indices: list[int]) -> Batch:
 
 def take(batch: Batch, rows: Tensor | slice) -> Batch:
     """Some rows of a batch."""
-    order, context = batch
-
-    def pick(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor):
-            return leaf
-        return leaf[rows] if isinstance(rows, slice) else leaf.index_select(0, rows)
-
-    return pick(order), tree_map(pick, context)
+    if isinstance(rows, slice):
+        return tree_map_only(Tensor, lambda leaf: leaf[rows], batch)
+    return tree_map_only(Tensor, lambda leaf: leaf.index_select(0, rows), batch)
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
     """The batch with all its tensors on the device."""
-
-    def move(leaf: Any) -> Any:
-        return leaf.to(device, non_blocking=True) if isinstance(leaf, Tensor) else leaf
-
-    return move(batch[0]), tree_map(move, batch[1])
+    return tree_map_only(Tensor, lambda leaf: leaf.to(device, non_blocking=True), batch)

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +34,10 @@ class Checkpoint:
 
 def write(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint under ``folder``, keep the newest two, and return its path."""
-    files = {f"{name}.safetensors": save(_plain(tensors)) for name, tensors in checkpoint.tensors.items()}
-    files["state.json"] = _json(checkpoint.state)
+    files = {"state.json": _json(checkpoint.state)}
+    for name, tensors in checkpoint.tensors.items():
+        plain = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
+        files[f"{name}.safetensors"] = save(plain)
     manifest = {
         "format": FORMAT,
         "step": checkpoint.step,
@@ -83,18 +84,15 @@ def newest(folder: Path) -> Checkpoint | None:
             refused.append((step, error))
             continue
         for bad, why in refused:
-            warnings.warn(
-                f"checkpoint {bad} is refused: {why}; going on from checkpoint {step}",
-                UserWarning,
-                stacklevel=2,
-            )
+            text = f"checkpoint {bad} is refused: {why}; going on from checkpoint {step}"
+            warnings.warn(text, UserWarning, stacklevel=2)
             _discard(folder / f"{bad}.refused")
             (folder / str(bad)).rename(folder / f"{bad}.refused")
         return checkpoint
-    if refused:
-        reasons = "; ".join(str(why) for _, why in refused)
-        raise TrainingError(f"no checkpoint in {folder} can be used: {reasons}")
-    return None
+    if not refused:
+        return None
+    reasons = "; ".join(str(why) for _, why in refused)
+    raise TrainingError(f"no checkpoint in {folder} can be used: {reasons}")
 
 
 def steps_in(folder: Path) -> list[int]:
@@ -117,8 +115,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         if manifest["format"] != FORMAT:
             raise TrainingError(f"{file} has format {manifest['format']}; this version reads format {FORMAT}")
         complete = str(manifest["step"]) == path.name and "state.json" in manifest["files"]
-        for entry in manifest["files"].values():
-            complete = complete and {"bytes", "sha256"} <= entry.keys()
+        complete &= all({"bytes", "sha256"} <= entry.keys() for entry in manifest["files"].values())
     except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise TrainingError(f"{file} is damaged: {type(error).__name__} {error}") from error
     if not complete:
@@ -131,10 +128,6 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise TrainingError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
 def _json(value: Any) -> bytes:

@@ -11,8 +11,8 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from factorank.errors import TrainingError
 from factorank.training.batches import (
     Batch,
-    DatasetBatches,
-    GeneratedBatches,
+    Deal,
+    HostBatches,
     Shape,
     Source,
     TensorBatches,
@@ -61,13 +61,29 @@ class TrainingData:
         return self.table is not None and not any((order < 0).any() for order, _ in tables)
 
     def batches(self, shape: Shape, seed: int, generator: torch.Generator, device: torch.device) -> Source:
-        """The batches of a run."""
+        """The batches of a run.
+
+        A function that is tensor operations only, and takes all its random numbers from ``generator``, may
+        have an attribute ``capturable = True``. It then becomes part of the captured step.
+        """
+        data: Any = self.data
         if self.table is not None:
             return TensorBatches(self.table, shape, seed, device)
-        if self.rows is not None:
-            return DatasetBatches(self.data, self.n, shape, seed, device)
-        assert callable(self.data)
-        return GeneratedBatches(self.data, self.n, shape, generator, device)
+        if self.rows is None:
+            return HostBatches(
+                lambda step, part: to_device(generate(data, shape.batch, generator, self.n), device),
+                shape.parts,
+                in_step=bool(getattr(data, "capturable", False)),
+            )
+        deal = Deal(self.rows, shape, seed, torch.device("cpu"))
+
+        def fetch(step: int, part: int) -> Batch:
+            deal.prepare(step)
+            batch = collate(data, deal.indices(part).tolist())
+            check_orders(batch[0], self.n, "the dataset")
+            return to_device(batch, device)
+
+        return HostBatches(fetch, shape.parts)
 
     def identity(self) -> dict[str, Any]:
         """What tells these data from others."""

@@ -4,8 +4,7 @@ import copy
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from factorank.training.checkpoints import Checkpoint
 from factorank.training.held_out import Best, HeldOut
 from factorank.training.optimizers.average import copy_into, holding
 from factorank.training.processes import interruptions
-from factorank.training.progress import BITS, Bar, Metrics
+from factorank.training.progress import BITS, Metrics, progress_bar
 from factorank.training.step import Step
 
 AGREE_EVERY = 8
@@ -28,11 +27,7 @@ AGREE_EVERY = 8
 class Loop:
     """A run in progress: :meth:`restore` reads a checkpoint, :meth:`run` trains until something stops it.
 
-    Args:
-        step: the training step, with the model, the settings and the processes.
-        held_out: scores the held-out orders, if there are some.
-        watch: measures the model at every score.
-        started: when the call of ``train`` began, by ``time.perf_counter``.
+    ``watch`` measures the model at every score; ``started`` is when the call of ``train`` began.
     """
 
     def __init__(
@@ -72,7 +67,7 @@ class Loop:
         settings, writes = self.settings, self.world.rank == 0
         if settings.folder is not None and writes:
             self._metrics = Metrics(settings.folder, self.done)
-        bar = Bar(settings.progress if writes else False, self.done, settings.steps, settings.max_seconds)
+        bar = progress_bar(settings.progress if writes else False, self.done, settings.steps)
         try:
             with interruptions() as interrupted:
                 self.model.train()
@@ -85,7 +80,7 @@ class Loop:
             if self._metrics is not None:
                 self._metrics.close()
 
-    def _run_steps(self, bar: Bar, interrupted: threading.Event) -> None:
+    def _run_steps(self, bar: Any, interrupted: threading.Event) -> None:
         settings = self.settings
         agree_every = 1 if self.world.size == 1 else AGREE_EVERY
         first = logged_step = self.done
@@ -99,17 +94,17 @@ class Loop:
             lr = settings.learning_rate(self.done, self._share)
             self.step.run(self.done, lr)
             self.done += 1
-            bar.advance()
+            bar.update()
             last = self.done == settings.steps
             if self.done % settings.log_every == 0 or last:
                 norm = self._read_loss()
+                self.step.reset()
                 now = time.perf_counter()
                 rate = (self.done - logged_step) / max(now - logged_at, 1e-9)
                 logged_at, logged_step = now, self.done
                 self._write(loss=self.loss, bits=self.loss * BITS, lr=lr, grad_norm=norm, rate=rate)
-                bar.show(self.done, self.loss, rate, self.call_seconds, self.best.nats)
+                bar.set_postfix_str(self._status(bar, rate))
             if self.done % settings.held_out_steps == 0 or last:
-                self._watch()
                 self._score()
             every = settings.checkpoint_every
             if save_due or (every is not None and self.done % every == 0):
@@ -118,9 +113,15 @@ class Loop:
         if self.stopped is None:
             self.stopped = "steps"
         if self.step.count:  # stopped between two logs: the sum stays, for the run that resumes
-            summed, count = self.world.total([self.step.read()[0], float(self.step.count)])
-            self._check_finite(summed)
-            self.loss = summed / count
+            self._read_loss()
+
+    def _status(self, bar: Any, rate: float) -> str:
+        """The loss in bits, the rate, and the time left until steps or seconds end."""
+        left = (self.settings.steps - self.done) / rate
+        if self.settings.max_seconds is not None:
+            left = min(left, max(0.0, self.settings.max_seconds - self.call_seconds))
+        held_out = "" if self.best.nats is None else f"held-out {self.best.nats * BITS:.3f}, "
+        return f"{self.loss * BITS:.3f} bits, {held_out}{rate:.3g} steps/s, {bar.format_interval(left)} left"
 
     def _agree(self, interrupted: threading.Event, since_save: float) -> bool:
         """Let all processes stop together, and share one clock; whether a checkpoint is due."""
@@ -142,7 +143,6 @@ class Loop:
         summed, count = self.world.total([total, float(self.step.count)])
         self._check_finite(summed)
         self.loss = summed / count
-        self.step.reset()
         return norm
 
     def _check_finite(self, loss: float) -> None:
@@ -164,33 +164,20 @@ class Loop:
         """The weights that are scored and exported: the moving average where there is one."""
         return self.step.weights if self.step.average is None else self.step.average.tensors
 
-    @contextmanager
-    def _holding_average(self) -> Iterator[None]:
-        """Let the model hold the averaged weights inside the block."""
-        if self.step.average is None:
-            yield
-        else:
-            with holding(self.step.weights, self.averaged()):
-                yield
-
-    def _watch(self) -> None:
-        """Write down what the watcher measures of the averaged weights."""
-        if self.watch is None:
-            return
-        self.model.eval()
-        with self._holding_average():
-            measured = self.watch(self.model) if self.world.rank == 0 else {}
-        self.model.train()
-        if self.world.rank == 0:
-            self._write(**measured)
-
     def _held_out_nats(self) -> float:
         """The held-out loss of the averaged weights, in nats."""
         assert self.held_out is not None
-        with self._holding_average():
+        with holding(self.step.weights, self.averaged()):
             return self.held_out.nats(self.model)
 
     def _score(self) -> None:
+        """Write down what the watcher and the held-out orders say of the averaged weights."""
+        if self.watch is not None and self.world.rank == 0:
+            self.model.eval()
+            with holding(self.step.weights, self.averaged()):
+                measured = self.watch(self.model)
+            self.model.train()
+            self._write(**measured)
         if self.held_out is None:
             return
         nats = self._held_out_nats()

@@ -1,13 +1,12 @@
 """The processes of a run: one, or several by Lightning Fabric, which joins those of torchrun and SLURM."""
 
 import atexit
-import contextlib
 import logging
 import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -20,89 +19,51 @@ from factorank.training.settings import TrainSettings
 
 
 class World:
-    """One process on one device. Everything that several processes must agree on goes through here."""
+    """The processes of a run, each with one device. What they must agree on goes through here."""
 
-    rank = 0
-    size = 1
-    alone = True
-    """Whether the run has no other process, so that no engine wraps its module and optimizer."""
+    def __init__(self, device: torch.device, fabric: Any = None) -> None:
+        self.device = device if fabric is None else fabric.device
+        self.rank: int = 0 if fabric is None else fabric.global_rank
+        self.size: int = 1 if fabric is None else fabric.world_size
+        self._fabric = fabric
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    @property
+    def alone(self) -> bool:
+        """Whether the run has no other process, so that no engine wraps its module and optimizer."""
+        return self._fabric is None
 
     def set_up(self, module: nn.Module) -> Any:
         """The module to train with."""
-        return module
+        return module if self.alone else self._fabric.setup_module(module)
 
     def adopt(self, update: Update) -> None:
         """Take over the optimizer of the module's weights."""
+        if not self.alone:
+            update.optimizer = self._fabric.setup_optimizers(update.optimizer)
 
     def backward(self, loss: Tensor, module: Any) -> None:
         """Compute gradients; they are averaged over the processes."""
-        loss.backward()
+        if self.alone:
+            loss.backward()
+        else:
+            self._fabric.backward(loss, model=module)
 
     def without_sync(self, module: Any, enabled: bool) -> AbstractContextManager[Any]:
         """Inside the block gradients stay local (all passes but the last of an accumulated step)."""
-        return contextlib.nullcontext()
+        if self.size == 1:
+            return nullcontext()
+        return self._fabric.no_backward_sync(module, enabled=enabled)
 
     def most(self, values: Sequence[float]) -> list[float]:
         """The largest of each value over the processes."""
-        return list(values)
-
-    def total(self, values: Sequence[float]) -> list[float]:
-        """The sum of each value over the processes."""
-        return list(values)
-
-    def gather(self, tensor: Tensor) -> list[Tensor]:
-        """The tensor of every process, by rank; they have one shape and dtype."""
-        return [tensor]
-
-
-class FabricWorld(World):
-    """Several processes: Fabric starts them, or joins those that a launcher has started."""
-
-    alone = False
-
-    def __init__(self, device: torch.device, settings: TrainSettings) -> None:
-        fabric_class = _fabric_class()
-        devices, num_nodes = settings.devices or 1, settings.num_nodes
-        if _launched():  # the launcher has fixed the numbers
-            local = int(os.environ.get("LOCAL_WORLD_SIZE", 0))
-            if local:
-                devices, num_nodes = local, int(os.environ["WORLD_SIZE"]) // local
-        try:
-            self.fabric = fabric_class(
-                accelerator=device.type, devices=devices, num_nodes=num_nodes, strategy="ddp"
-            )
-            self.fabric.launch()
-        except (ValueError, TypeError) as error:
-            raise TrainingError(
-                f"Lightning Fabric refuses the devices: {error}", parameter="devices"
-            ) from error
-        atexit.unregister(_leave)
-        atexit.register(_leave)
-        super().__init__(self.fabric.device)
-        self.rank, self.size = self.fabric.global_rank, self.fabric.world_size
-
-    def set_up(self, module: nn.Module) -> Any:
-        return self.fabric.setup_module(module)
-
-    def adopt(self, update: Update) -> None:
-        update.optimizer = self.fabric.setup_optimizers(update.optimizer)
-
-    def backward(self, loss: Tensor, module: Any) -> None:
-        self.fabric.backward(loss, model=module)
-
-    def without_sync(self, module: Any, enabled: bool) -> AbstractContextManager[Any]:
-        return self.fabric.no_backward_sync(module, enabled=enabled and self.size > 1)
-
-    def most(self, values: Sequence[float]) -> list[float]:
         return self._reduced(values, "MAX")
 
     def total(self, values: Sequence[float]) -> list[float]:
+        """The sum of each value over the processes."""
         return self._reduced(values, "SUM")
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
+        """The tensor of every process, by rank; they have one shape and dtype."""
         if self.size == 1:
             return [tensor]
         here = tensor.to(self.device)
@@ -124,7 +85,7 @@ def world_of(device: torch.device, settings: TrainSettings) -> World:
     One device and no launcher is plain torch: Fabric is not even imported.
     """
     one_process = (settings.devices or 1) == 1 and settings.num_nodes == 1 and settings.strategy is None
-    return World(device) if one_process and not _launched() else FabricWorld(device, settings)
+    return World(device, None if one_process and not _launched() else _launch(device, settings))
 
 
 def checked_device(device: torch.device | str | None) -> torch.device:
@@ -182,13 +143,8 @@ def _launched() -> bool:
     return slurm and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
 
 
-def _leave() -> None:
-    """Close the connections while the interpreter still stands: gloo's threads can abort a process later."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
-
-
-def _fabric_class() -> Any:
+def _launch(device: torch.device, settings: TrainSettings) -> Any:
+    """Lightning Fabric, with its processes started, or joined where a launcher has started them."""
     try:
         from lightning_fabric import Fabric
     except ImportError:
@@ -200,4 +156,20 @@ def _fabric_class() -> Any:
             ) from error
     for name in ("lightning_fabric", "lightning.fabric"):  # their start-up notes; the library does not print
         logging.getLogger(name).setLevel(logging.WARNING)
-    return Fabric
+    devices, nodes = settings.devices or 1, settings.num_nodes
+    if _launched() and (local := int(os.environ.get("LOCAL_WORLD_SIZE", 0))):  # these numbers are fixed
+        devices, nodes = local, int(os.environ["WORLD_SIZE"]) // local
+    try:
+        fabric = Fabric(accelerator=device.type, devices=devices, num_nodes=nodes, strategy="ddp")
+        fabric.launch()
+    except (ValueError, TypeError) as error:
+        raise TrainingError(f"Lightning Fabric refuses the devices: {error}", parameter="devices") from error
+    atexit.unregister(_leave)
+    atexit.register(_leave)
+    return fabric
+
+
+def _leave() -> None:
+    """Close the connections while the interpreter still stands: gloo's threads can abort a process later."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import sys
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,52 +57,13 @@ def cut_back(path: Path, step: int) -> None:
     os.truncate(path, keep)
 
 
-class Bar:
-    """A progress bar on the terminal; silent anywhere else."""
+def progress_bar(show: bool | None, step: int, steps: int) -> Any:
+    """A progress bar; by default only on a terminal."""
+    from tqdm import tqdm
 
-    def __init__(self, show: bool | None, step: int, steps: int, max_seconds: float | None) -> None:
-        self._steps, self._max_seconds = steps, max_seconds
-        self._bar: Any = None
-        if show is None:
-            show = sys.stderr.isatty()
-        if show:
-            from tqdm import tqdm
-
-            layout = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
-            self._bar = tqdm(total=steps, initial=step, bar_format=layout, dynamic_ncols=True, leave=True)
-
-    def advance(self) -> None:
-        if self._bar is not None:
-            self._bar.update()
-
-    def show(self, step: int, loss: float, rate: float, seconds: float, held_out: float | None) -> None:
-        """Show the loss in bits, the rate, and the time left until steps or seconds end."""
-        if self._bar is None:
-            return
-        left = (self._steps - step) / rate if rate > 0 else math.inf
-        if self._max_seconds is not None:
-            left = min(left, max(0.0, self._max_seconds - seconds))
-        text = f"{loss * BITS:.3f} bits, "
-        if held_out is not None:
-            text += f"held-out {held_out * BITS:.3f}, "
-        self._bar.set_postfix_str(f"{text}{rate:.3g} steps/s, {clock(left)} left")
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-
-def clock(seconds: float) -> str:
-    """Seconds as a clock shows them.
-
-    >>> clock(75), clock(3 * 3600 + 62)
-    ('1:15', '3:01:02')
-    """
-    if not math.isfinite(seconds):
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    layout = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+    hidden = None if show is None else not show
+    return tqdm(total=steps, initial=step, bar_format=layout, dynamic_ncols=True, disable=hidden)
 
 
 def _tensorboard(folder: Path, step: int) -> Any:

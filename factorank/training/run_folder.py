@@ -96,15 +96,11 @@ def begin(out: Path, identity: dict[str, Any], model: Any) -> None:
     for path in out.glob(".training.json.*"):
         path.unlink(missing_ok=True)
     write_json(out / "training.json", identity)  # first: this file makes the folder a run
-    _export(out, model, ("config.json",))
+    export(out, model, ("config.json",))
 
 
-def export(out: Path, model: Any) -> None:
-    """Write the model as it is now for ``from_pretrained``; each file is replaced whole."""
-    _export(out, model, None)
-
-
-def _export(out: Path, model: Any, names: tuple[str, ...] | None) -> None:
+def export(out: Path, model: Any, names: tuple[str, ...] | None = None) -> None:
+    """Write the model, or some of its files, for ``from_pretrained``; each file is replaced whole."""
     aside = out / f".exporting-{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()

@@ -1,13 +1,13 @@
 """The settings of a run, as one object that is checked when it is made."""
 
-import ast
 import inspect
 import math
+import re
 import textwrap
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
-from itertools import pairwise
+from dataclasses import dataclass, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 import torch
@@ -93,44 +93,28 @@ class TrainSettings:
     """Show a progress bar. By default only on a terminal."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "accumulate", "log_every", "num_nodes"):
-            _check_whole(name, getattr(self, name), 1)
-        for name in ("batch_size", "held_out_every", "patience", "checkpoint_every", "devices"):
-            if getattr(self, name) is not None:
-                _check_whole(name, getattr(self, name), 1)
-        _check_whole("seed", self.seed, 0)
-        if self.warmup is not None:
-            _check_whole("warmup", self.warmup, 0)
-        _check_real("lr", self.lr, above=0.0)
-        _check_real("weight_decay", self.weight_decay, least=0.0)
-        for name in ("max_seconds", "checkpoint_seconds", "clip"):
-            if getattr(self, name) is not None:
-                _check_real(name, getattr(self, name), above=0.0)
-        if self.ema is not None:
-            _check_real("ema", self.ema, least=0.0, below=1.0)
-        if len(self.betas) != 2:
-            raise TrainingError(f"{{parameter}} are two numbers, not {self.betas!r}", parameter="betas")
-        for beta in self.betas:
-            _check_real("betas", beta, least=0.0, below=1.0)
-        _check_choice("optimizer", self.optimizer, get_args(Optimizer))
-        _check_choice("schedule", self.schedule, get_args(Schedule))
-        _check_choice("precision", self.precision, get_args(Precision))
-        _check_choice("capture", self.capture, ("auto", True, False))
-        _check_choice("resume", self.resume, (True, False, "must"))
-        _check_choice("strategy", self.strategy, ("ddp", None))
+        optional = {field.name for field in fields(self) if NoneType in get_args(field.type)}
+        for names, allowed, right in _RULES:
+            for name in names.split():
+                value = getattr(self, name)
+                if not right(value) and not (value is None and name in optional):
+                    raise TrainingError(f"{{parameter}} is {allowed}, not {value!r}", parameter=name)
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not any(type(value) is type(choice) and value == choice for choice in choices):
+                allowed = ", ".join(map(repr, choices))
+                raise TrainingError(f"{{parameter}} is one of {allowed}, not {value!r}", parameter=name)
 
     def check_complete(self, held_out: bool) -> None:
         """Refuse settings that need another which is not set, or held-out data where there are none."""
         if self.schedule == "time" and self.max_seconds is None:
             raise TrainingError(
-                "schedule='time' anneals over {parameter}, which is not set", parameter="max_seconds"
+                "schedule='time' needs {parameter}, which is not set", parameter="max_seconds"
             )
         if self.resume == "must" and self.out is None:
             raise TrainingError("resume='must' needs the run's folder in {parameter}", parameter="out")
         if self.patience is not None and not held_out:
-            raise TrainingError(
-                "{parameter} counts scores on held-out orders; pass held_out", parameter="patience"
-            )
+            raise TrainingError("{parameter} counts held-out scores; pass held_out", parameter="patience")
 
     @property
     def folder(self) -> Path | None:
@@ -218,65 +202,59 @@ def shows_options(function: F) -> F:
 
     ``{options}`` in the docstring becomes the names of the fields and their docstrings.
     """
-    signature = inspect.signature(function)
+    signature, settings = inspect.signature(function), inspect.signature(TrainSettings)
     own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    options = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=field.type,
-        )
-        for field in fields(TrainSettings)
-    ]
-    function.__signature__ = signature.replace(parameters=own + options)  # type: ignore[attr-defined]
+    listed = own + list(settings.parameters.values())
+    function.__signature__ = signature.replace(parameters=listed)  # type: ignore[attr-defined]
+    try:
+        source = inspect.getsource(TrainSettings)
+    except OSError:  # installed without sources
+        source = ""
+    field = r'^    (\w+): [^\n]*\n    """(.*?)"""$'
     lines = [
-        textwrap.fill(f"{name}: {text}", 110, initial_indent=" " * 8, subsequent_indent=" " * 12)
-        for name, text in _field_docstrings(TrainSettings).items()
+        textwrap.indent(
+            textwrap.fill(f"{name}: {' '.join(text.split())}", 102, subsequent_indent=" " * 4), " " * 8
+        )
+        for name, text in re.findall(field, source, re.MULTILINE | re.DOTALL)
     ]
     function.__doc__ = (function.__doc__ or "").replace("        {options}", "\n".join(lines))
     return function
 
 
-def _field_docstrings(kind: type) -> dict[str, str]:
-    """The string below each field of a class; none where the source is not at hand."""
-    try:
-        (body,) = ast.parse(inspect.getsource(kind)).body
-    except OSError:
-        return {}
-    assert isinstance(body, ast.ClassDef)
-    return {
-        field.target.id: " ".join(below.value.value.split())
-        for field, below in pairwise(body.body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
-    }
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise TrainingError(
-            f"{{parameter}} is a whole number of at least {least}, not {value!r}", parameter=name
-        )
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _check_real(
-    name: str, value: Any, *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf
-) -> None:
-    real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not real or not (above < value < below and value >= least):
-        bounds = [f"above {above:g}"] * (above > -math.inf) + [f"at least {least:g}"] * (least > -math.inf)
-        bounds += [f"below {below:g}"] * (below < math.inf)
-        raise TrainingError(
-            f"{{parameter}} is a finite number {' and '.join(bounds)}, not {value!r}", parameter=name
-        )
+def _decay(value: Any) -> bool:
+    return _finite(value) and 0 <= value < 1
 
 
-def _check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    if not any(type(value) is type(choice) and value == choice for choice in allowed):
-        raise TrainingError(
-            f"{{parameter}} is one of {', '.join(map(repr, allowed))}, not {value!r}", parameter=name
-        )
+_COUNTS = "steps accumulate log_every num_nodes batch_size held_out_every patience checkpoint_every devices"
+_RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    (_COUNTS, "a whole number of at least 1", lambda value: _whole(value) and value >= 1),
+    ("seed warmup", "a whole number of at least 0", lambda value: _whole(value) and value >= 0),
+    (
+        "lr max_seconds checkpoint_seconds clip",
+        "a finite number above 0",
+        lambda value: _finite(value) and value > 0,
+    ),
+    ("weight_decay", "a finite number at least 0", lambda value: _finite(value) and value >= 0),
+    ("ema", "a finite number at least 0 and below 1", _decay),
+    (
+        "betas",
+        "two numbers at least 0 and below 1",
+        lambda value: len(value) == 2 and all(map(_decay, value)),
+    ),
+)
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "optimizer": get_args(Optimizer),
+    "schedule": get_args(Schedule),
+    "precision": get_args(Precision),
+    "capture": ("auto", True, False),
+    "resume": (True, False, "must"),
+    "strategy": ("ddp", None),
+}

@@ -41,13 +41,8 @@ class Objective(nn.Module):
 class Step:
     """The state that a step changes, and the step.
 
-    Args:
-        model: the model, on the world's device.
-        source: where the batches come from.
-        shape: how the rows of a step are shared out.
-        streams: the random numbers of this process, "masks" among them.
-        world: the processes of the run.
-        settings: of the run.
+    The model is on the world's device. ``shape`` says how the rows of a step are shared out, and ``streams``
+    are the random numbers of this process, "masks" among them.
     """
 
     def __init__(

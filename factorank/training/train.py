@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,12 +18,45 @@ from factorank.training.data import Data, HeldOutData, TrainingData
 from factorank.training.held_out import HeldOut
 from factorank.training.loop import Loop
 from factorank.training.processes import World, checked_device, world_of
+from factorank.training.progress import BITS
 from factorank.training.random_streams import random_streams
-from factorank.training.result import TrainResult
 from factorank.training.settings import TrainOptions, TrainSettings, shows_options
 from factorank.training.step import Step
 
 Watch = Callable[[Any], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """The result of a call of :func:`train`. ``str`` of it is one line for people."""
+
+    steps: int
+    """Steps done, earlier calls included."""
+    seconds: float
+    """Seconds of training, earlier calls included."""
+    loss: float
+    """Mean training loss since the last log, in nats."""
+    held_out: float | None
+    """The best held-out loss, in nats; the model has its weights."""
+    held_out_step: int | None
+    """The step of the best held-out loss."""
+    stopped: str
+    """Why it ended: "steps", "max_seconds", "patience" or "interrupted"."""
+    out: Path | None
+    """The run's folder."""
+    history: Path | None
+    """Its ``metrics.jsonl``."""
+
+    def __str__(self) -> str:
+        plural = "" if self.steps == 1 else "s"
+        text = f"{self.steps:,} step{plural} in {self.seconds:.1f} s, loss {self.loss * BITS:.4f} bits"
+        if self.held_out is not None:
+            text += f", best held-out {self.held_out * BITS:.4f} bits at step {self.held_out_step:,}"
+        reasons = {"max_seconds": "the time is up", "patience": "held-out likelihood no longer improves"}
+        text += f"; stopped: {reasons.get(self.stopped, self.stopped)}"
+        if self.stopped in ("interrupted", "max_seconds") and self.out is not None:
+            text += f"; the same call goes on from {self.out}"
+        return text
 
 
 @shows_options
@@ -91,7 +124,11 @@ def _train(
     started: float,
     held: ExitStack,
 ) -> TrainResult:
-    size = _batch_size(settings, data.rows, world.size)
+    size = settings.batch_size
+    if size is None:
+        size = (
+            1024 if data.rows is None else max(1, min(1024, data.rows // (settings.accumulate * world.size)))
+        )
     shape = Shape(size, settings.accumulate, world.rank, world.size)
     streams = random_streams(settings.seed, world, whole_step=callable(getattr(model, "noise", None)))
     source = data.batches(shape, settings.seed, streams["draws"], world.device)
@@ -103,7 +140,9 @@ def _train(
         scorer = HeldOut(data.held_out, size, settings.seed, settings.precision == "bf16", world)
     loop = Loop(step, scorer, watch, started)
     if settings.folder is not None:
-        identity = {"format": 1, "model": _identity(model)}
+        config = getattr(model, "config", None)
+        described = {"class": type(model).__name__, "config": config() if callable(config) else config}
+        identity: dict[str, Any] = {"format": 1, "model": described}
         identity |= settings.identity(size, world.size, world.device) | data.identity()
         checkpoint = _open_folder(settings.folder, settings.resume, identity, model, world, held)
         if checkpoint is not None:
@@ -133,17 +172,6 @@ def _train(
         out=settings.folder,
         history=None if settings.folder is None else settings.folder / "metrics.jsonl",
     )
-
-
-def _batch_size(settings: TrainSettings, rows: int | None, processes: int) -> int:
-    if settings.batch_size is not None:
-        return settings.batch_size
-    return 1024 if rows is None else max(1, min(1024, rows // (settings.accumulate * processes)))
-
-
-def _identity(model: Any) -> dict[str, Any]:
-    config = getattr(model, "config", None)
-    return {"class": type(model).__name__, "config": config() if callable(config) else config}
 
 
 def _open_folder(

@@ -12,7 +12,7 @@ import torch
 from factorank.models import PermutationModel
 from factorank.permutations import random_permutations
 from factorank.training import TrainSettings, train
-from factorank.training.processes import World, world_of
+from factorank.training.processes import world_of
 
 PROGRAM = "tests.training.two_processes"
 ROOT = Path(__file__).parents[2]
@@ -124,4 +124,4 @@ def test_one_device_and_no_launcher_is_plain_torch(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     for devices in (None, 1):
         settings = TrainSettings(steps=1, devices=devices)
-        assert type(world_of(torch.device("cpu"), settings)) is World
+        assert world_of(torch.device("cpu"), settings).alone

@@ -291,7 +291,7 @@ def test_a_folder_with_something_else_is_refused(tmp_path):
 @pytest.mark.parametrize("moment", ["begun", "described"])
 def test_killed_before_the_first_checkpoint(tmp_path, moment, monkeypatch):
     """A folder with no checkpoint yet, as a kill during set-up leaves it, is begun again."""
-    name = "_export" if moment == "begun" else "export"
+    module, name = (folder, "export") if moment == "begun" else (checkpoints, "write")
 
     def killed(*arguments):
         raise KeyboardInterrupt
@@ -299,9 +299,7 @@ def test_killed_before_the_first_checkpoint(tmp_path, moment, monkeypatch):
     whole, again = make(), make()
     train(whole, ORDERS, steps=4, **OPTIONS)
     with monkeypatch.context() as patch:
-        patch.setattr(folder, name, killed)
-        if moment == "described":
-            patch.setattr(checkpoints, "write", killed)
+        patch.setattr(module, name, killed)
         with pytest.raises(KeyboardInterrupt):
             train(make(), ORDERS, out=tmp_path, steps=4, **OPTIONS)
     assert not checkpoints.steps_in(tmp_path / "checkpoints")

@@ -53,9 +53,8 @@ class TorchUpdate:
     ) -> None:
         self.named, self.settings, self.average = named, settings, average
         self.weights = [weight for _, weight in named]
-        self._lr: float | Tensor = settings.lr
-        if device.type == "cuda":
-            self._lr = torch.tensor(settings.lr, device=device)
+        on_cuda = device.type == "cuda"
+        self._lr: float | Tensor = torch.tensor(settings.lr, device=device) if on_cuda else settings.lr
         groups = [
             {"params": [w for w in self.weights if decays(w)], "weight_decay": settings.weight_decay},
             {"params": [w for w in self.weights if not decays(w)], "weight_decay": 0.0},
@@ -94,12 +93,8 @@ class TorchUpdate:
         pass
 
     def state(self) -> dict[str, Tensor]:
-        state = self._bare.state
-        return {
-            f"{key}/{name}": value
-            for name, weight in self.named
-            for key, value in state.get(weight, {}).items()
-        }
+        states = ((name, self._bare.state.get(weight, {})) for name, weight in self.named)
+        return {f"{key}/{name}": value for name, state in states for key, value in state.items()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         index = {id(w): i for i, w in enumerate(w for g in self._bare.param_groups for w in g["params"])}
