@@ -13,12 +13,15 @@ from factorank.kernels.cache import Cache
 from factorank.models.chunks import chunks
 from factorank.models.conditions import Conditions
 from factorank.models.context import EncodedContext
-from factorank.models.law import BEAM, PermutationLaw
+from factorank.models.law import PermutationLaw
 from factorank.models.network import evaluating
 from factorank.models.unmasking import Chooser, Step
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
+
+BEAM = 8
+"""How many codes the search for a mode keeps."""
 
 
 def loss(
@@ -42,24 +45,34 @@ def log_probs(model: "PermutationModel", code: Tensor, memory: EncodedContext | 
     return model.network.head.log_probs(model.network.causal_hidden(code, memory), code)
 
 
+def checked_beam(width: int | None) -> int:
+    """The width of a beam, BEAM unless given."""
+    if width is None:
+        return BEAM
+    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+        raise ModelError(f"a beam keeps at least 1 order, a whole number, not {width!r}", parameter="beam")
+    return width
+
+
 class AutoregressiveLaw(PermutationLaw):
     """The law of an autoregressive model, one position at a time; see :class:`PermutationLaw`."""
 
     unmask = "left-to-right"
 
-    def __init__(self, model: "PermutationModel", conditions: Conditions, batch_shape: torch.Size) -> None:
+    def __init__(
+        self, model: "PermutationModel", conditions: Conditions, batch_shape: torch.Size, beam: int = BEAM
+    ) -> None:
         super().__init__(model, conditions, batch_shape)
-        self.nfe = model.n
+        self.nfe, self.beam_width = model.n, beam
 
     @torch.no_grad()
-    def beam(self, width: int = 8) -> tuple[Tensor, Tensor]:
-        """The likeliest orders that a beam of that width finds, best first, and their log-probabilities.
+    def beam(self, width: int | None = None) -> tuple[Tensor, Tensor]:
+        """The likeliest orders that a beam finds, best first, and their log-probabilities.
 
         ``(*batch, found, n)`` and ``(*batch, found)``; ``found`` is the width unless there are fewer codes.
         Where a row has fewer orders of non-zero probability, the rest are -1 and minus infinity.
         """
-        if width < 1:
-            raise ModelError(f"a beam keeps at least 1 order, not {width}", parameter="beam")
+        width = self.beam_width if width is None else checked_beam(width)
         parts = []
         for conditions, _, _ in chunks(self, 1, at_once=width):
             code, log_prob = self._beam(conditions, width)
@@ -115,7 +128,7 @@ class AutoregressiveLaw(PermutationLaw):
         return conditions.memory
 
     def _mode(self, conditions: Conditions) -> Tensor:
-        return self._beam(conditions, BEAM)[0][0]
+        return self._beam(conditions, self.beam_width)[0][0]
 
     def _score(self, conditions: Conditions, code: Tensor, generator: torch.Generator | None) -> Tensor:
         chosen = log_probs(self.model, code, self._memory(conditions))

@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
 
 def from_mallows(cls: "type[PermutationModel]", law: "Mallows", **network: Any) -> "PermutationModel":
-    r"""A Lehmer model that equals a weighted Mallows law: logits :math:`w_j v \log\phi` at position j."""
+    r"""A Lehmer model that equals a (weighted) Mallows law, at one NFE and at any other.
+
+    Its logits are :math:`w_j v \log\phi` at position j. ``network`` takes the objective, width and so on of
+    the constructor.
+
+    >>> import factorank as fr
+    >>> law = fr.Mallows(torch.tensor([2, 0, 1]), phi=0.5)
+    >>> model = fr.PermutationModel.from_mallows(law, width=8, depth=1, heads=1)
+    >>> order = torch.tensor([0, 2, 1])
+    >>> bool(model.distribution(nfe=1).log_prob(order).isclose(law.log_prob(order)))
+    True
+    """
     _one_law(law)
     n = law.central.shape[-1]
     weights = torch.ones(n) if law.weights is None else law.weights
@@ -27,7 +38,7 @@ def from_mallows(cls: "type[PermutationModel]", law: "Mallows", **network: Any) 
 
 
 def from_rim(cls: "type[PermutationModel]", law: "RIM", **network: Any) -> "PermutationModel":
-    """An insertion model that equals a repeated insertion model."""
+    """An insertion model that equals a repeated insertion model, at one NFE and at any other."""
     _one_law(law)
     return _factorized(cls, "insertion", law.logits, law.reference, network)
 

@@ -24,9 +24,6 @@ from factorank.permutations import checked_shape, is_permutation
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
 
-BEAM = 8
-"""How many orders the search for an autoregressive mode keeps."""
-
 
 class PermutationLaw(PermutationDistribution):
     """The law of the orders that a model has learnt: a :class:`PermutationDistribution` like the classical
@@ -49,6 +46,8 @@ class PermutationLaw(PermutationDistribution):
     largest_enumerated = 7
     nfe: int | None
     unmask: str
+    beam_width: int = 1
+    """How many codes the search for the mode keeps."""
 
     def __init__(self, model: "PermutationModel", conditions: Conditions, batch_shape: torch.Size) -> None:
         super().__init__(batch_shape, model.n)
@@ -249,7 +248,7 @@ class PermutationLaw(PermutationDistribution):
         """
         result = torch.empty((self.conditions.rows, self.n), dtype=torch.int64, device=self.device)
         with evaluating(self.model):
-            for conditions, rows, _ in chunks(self, 1, at_once=BEAM):
+            for conditions, rows, _ in chunks(self, 1, at_once=self.beam_width):
                 result[rows] = conditions.decode(self.model, self._mode(conditions)[None])[0]
         return result.view(*self.batch_shape, self.n)
 

@@ -1,7 +1,7 @@
 """PermutationModel: a code, a network and an objective."""
 
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,6 @@ from factorank.models.law import PermutationLaw
 from factorank.models.network import Network
 from factorank.models.unmasking import checked_unmasking
 from factorank.permutations import cannot_check, whole_number
-
-if TYPE_CHECKING:
-    from factorank.distributions import RIM, Mallows
 
 Objective = Literal["masked", "autoregressive"]
 Masks = Literal["any", "suffix", "all"]
@@ -169,16 +166,9 @@ class PermutationModel(nn.Module):
             losses = masked.loss(self, code, present, encoded, *noise)
         return orders.without(fault, losses)
 
-    def forward(
-        self,
-        order: Tensor,
-        context: Any = None,
-        *,
-        generator: torch.Generator | None = None,
-        noise: tuple[Tensor, Tensor] | None = None,
-    ) -> Tensor:
+    def forward(self, *arguments: Any, **options: Any) -> Tensor:
         """The same as :meth:`loss`: wrappers that hook into ``forward``, such as DDP, train through it."""
-        return self.loss(order, context, generator=generator, noise=noise)
+        return self.loss(*arguments, **options)
 
     def logits(self, code: Tensor, context: Any = None, *, check: bool = True) -> Tensor:
         """What the network predicts: logits ``(*batch, n, n)`` of the values of each position of a code.
@@ -220,6 +210,7 @@ class PermutationModel(nn.Module):
         fixed: Tensor | None = None,
         reference: Tensor | None = None,
         entropy_bound: float | None = None,
+        beam: int | None = None,
     ) -> PermutationLaw:
         """The law of the order that the model has learnt, given a context.
 
@@ -241,13 +232,20 @@ class PermutationModel(nn.Module):
             entropy_bound: instead of nfe: each step reveals as many of the most certain positions as keep
                 the bound on what they share, the sum of their entropies less the largest, at or below this
                 many nats (Ben-Hamu et al., 2025). The NFE is what it took: ``nfe_of``, ``sample_with_nfe``.
+            beam: how many codes the search for the ``mode`` of an autoregressive law keeps, 8 unless given.
 
         Autoregressive models reveal left to right, one position each; nothing else can be asked of them.
         """
         unmasking = checked_unmasking(self, nfe, unmask, entropy_bound)
         conditions, batch = conditions_for(self, context, observed, fixed, reference)
         if self.causal:
-            return autoregressive.AutoregressiveLaw(self, conditions, batch)
+            return autoregressive.AutoregressiveLaw(
+                self, conditions, batch, autoregressive.checked_beam(beam)
+            )
+        if beam is not None:
+            raise ModelError(
+                "{parameter} searches autoregressive laws; this model is masked", parameter="beam"
+            )
         return masked.MaskedLaw(self, conditions, batch, unmasking)
 
     def config(self) -> dict[str, Any]:
@@ -283,28 +281,8 @@ class PermutationModel(nn.Module):
         """
         return saving.load(cls, folder, context)
 
-    @classmethod
-    def from_mallows(cls, law: "Mallows", **network: Any) -> "PermutationModel":
-        """A Lehmer model that equals a (weighted) Mallows law, at one NFE and at any other.
-
-        ``network`` takes the objective, width and so on of the constructor.
-
-        >>> import factorank as fr
-        >>> law = fr.Mallows(torch.tensor([2, 0, 1]), phi=0.5)
-        >>> model = PermutationModel.from_mallows(law, width=8, depth=1, heads=1)
-        >>> order = torch.tensor([0, 2, 1])
-        >>> bool(model.distribution(nfe=1).log_prob(order).isclose(law.log_prob(order)))
-        True
-        """
-        return classical.from_mallows(cls, law, **network)
-
-    @classmethod
-    def from_rim(cls, law: "RIM", **network: Any) -> "PermutationModel":
-        """An insertion model that equals a repeated insertion model, at one NFE and at any other.
-
-        ``network`` takes the objective, width and so on of the constructor.
-        """
-        return classical.from_rim(cls, law, **network)
+    from_mallows = classmethod(classical.from_mallows)
+    from_rim = classmethod(classical.from_rim)
 
     def extra_repr(self) -> str:
         return f"n={self.n}, code={self.code.name!r}, objective={self.objective!r}"

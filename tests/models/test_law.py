@@ -77,6 +77,19 @@ def test_beam_finds_the_likeliest(code):
         law.beam(0)
 
 
+def test_the_beam_of_a_law():
+    model = small_model(4, "lehmer", "autoregressive")
+    for width in (1, 3, 24):
+        law = model.distribution(beam=width)
+        assert torch.equal(law.mode, model.distribution().beam(width)[0][0])
+        assert law.beam()[0].shape == (width, 4)
+    with pytest.raises(ModelError, match="searches autoregressive laws"):
+        small_model(4, "lehmer").distribution(beam=3)
+    for width in (0, True, 1.5):
+        with pytest.raises(ModelError, match="at least 1 order"):
+            model.distribution(beam=width)
+
+
 def test_beam_with_context_and_fixed_values():
     for context, known in [
         (fr.ItemContext(9, 16), torch.randint(9, (3, 4))),
