@@ -25,64 +25,23 @@ line in ``CONDITIONS``, but ``plain`` holds for them too. Loops that numba compi
 that of ``assignment``, are called directly.
 """
 
-import importlib.util
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from factorank.kernels.attention import attend_packed
 from factorank.kernels.cache import BlockCache, Cache
+from factorank.kernels.facts import TRITON, Facts, attention_facts, block_facts, common_dtype, edge_facts
 
 Path = Literal["attention", "blocks", "cache", "edges", "sums", "update", "capture", "recording", "codes"]
 NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges")
 """The paths inside of a model's forward pass."""
 Parameters = Callable[[], Iterable[Tensor]]
 """Lists the weights of a path; it is called only where the path may run."""
-TRITON = torch.version.cuda is not None and importlib.util.find_spec("triton") is not None
-
-
-class Facts(NamedTuple):
-    """What the conditions depend on: properties of the tensors, and of where they are computed."""
-
-    cuda: bool = False
-    """The tensor lies on a CUDA device."""
-    triton: bool = False
-    """Triton is installed, and torch is built for CUDA."""
-    generations: tuple[int, ...] = ()
-    """The major compute capability of every GPU of this machine."""
-    dtype: torch.dtype = torch.float32
-    weights: torch.dtype | None = torch.float32
-    """The type of all weights, or None if they differ or there are none."""
-    autocast: torch.dtype | None = None
-    """The type to which CUDA's autocast narrows, or None where it is off."""
-    rows: int = 1
-    tokens: int = 1
-    """Of each row."""
-    width: int = 0
-    head: int = 0
-    """The width of an attention head."""
-    message: int = 0
-    """The width of a message between pieces."""
-    keys_only: bool = True
-    """The mask, if there is one, says only which keys of a row any query and head may attend to."""
-    single: bool = False
-    """Tokens come one at a time."""
-    grad: bool = False
-    """Gradients are recorded."""
-    compiling: bool = False
-    """``torch.compile`` traces the code."""
-    capturing: bool = False
-    """A CUDA graph is being captured on the current stream."""
-    step_captured: bool = False
-    """The training step is run as a CUDA graph."""
-    processes: int = 1
-    """How many train the same weights."""
-    alone: bool = True
-    """No engine for several processes wraps the optimizer."""
 
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -158,9 +117,7 @@ def attention(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) 
 
     Shapes and ``mask`` are those of :func:`factorank.kernels.attention.attend_packed`.
     """
-    rows, tokens, _, _, head = qkv.shape
-    facts = Facts(qkv.is_cuda, TRITON, rows=rows, tokens=tokens, head=head, keys_only=_over_keys(mask, rows))
-    if runs_fast("attention", facts):
+    if runs_fast("attention", attention_facts(qkv, mask)):
         from factorank.kernels.gpu import attention as short
 
         return short.attention(qkv, None if mask is None else mask[:, 0, 0], causal)
@@ -225,17 +182,7 @@ def edge_rounds(
 
     ``parameters()`` are those of all rounds, in the order of :class:`factorank.jigsaw.edges.EdgeRound`.
     """
-    n, width = tokens.shape[-2:]
-    facts = Facts(
-        cuda=tokens.is_cuda,
-        triton=TRITON,
-        generations=_generations(tokens),
-        autocast=_autocast(),
-        tokens=n,
-        width=width,
-        message=message,
-    )
-    matrices = _weights("edges", facts, parameters)
+    matrices = _weights("edges", edge_facts(tokens, message), parameters)
     if matrices is None:
         return plain(tokens, weights, best_fit)
     from factorank.kernels.gpu import edges
@@ -257,7 +204,7 @@ def fuses_update(weights: Sequence[Tensor], *, captured: bool, alone: bool) -> b
     ``captured``: the step is run as a CUDA graph. ``alone``: no engine for several processes wraps the
     optimizer.
     """
-    dtype = _common_dtype(weights) if all(weight.is_contiguous() for weight in weights) else None
+    dtype = common_dtype(weights) if all(weight.is_contiguous() for weight in weights) else None
     cuda = all(weight.is_cuda for weight in weights)
     return runs_fast("update", Facts(cuda, TRITON, weights=dtype, step_captured=captured, alone=alone))
 
@@ -274,23 +221,6 @@ def records(device: torch.device, tokens: int) -> bool:
     return runs_fast("recording", Facts(cuda, tokens=tokens, capturing=capturing))
 
 
-def block_facts(x: Tensor, heads: int, mask: Tensor | None = None) -> Facts:
-    """What the table depends on for a stack of blocks, but for their weights."""
-    rows, tokens, width = x.shape
-    return Facts(
-        cuda=x.is_cuda,
-        triton=TRITON,
-        dtype=x.dtype,
-        autocast=_autocast(),
-        rows=rows,
-        tokens=tokens,
-        width=width,
-        head=width // heads,
-        keys_only=_over_keys(mask, rows),
-        compiling=torch.compiler.is_compiling(),
-    )
-
-
 def _weights(path: Path, facts: Facts, parameters: Parameters) -> list[Tensor] | None:
     """The parameters of the fast path, or None where it does not run.
 
@@ -299,29 +229,7 @@ def _weights(path: Path, facts: Facts, parameters: Parameters) -> list[Tensor] |
     if not runs_fast(path, facts):
         return None
     weights = list(parameters())
-    return weights if runs_fast(path, facts._replace(weights=_common_dtype(weights))) else None
-
-
-def _over_keys(mask: Tensor | None, rows: int) -> bool:
-    return mask is None or (mask.ndim == 4 and mask.shape[:3] == (rows, 1, 1))
-
-
-def _autocast() -> torch.dtype | None:
-    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
-
-
-def _common_dtype(tensors: Sequence[Tensor]) -> torch.dtype | None:
-    if not tensors or any(tensor.dtype != tensors[0].dtype for tensor in tensors):
-        return None
-    return tensors[0].dtype
-
-
-def _generations(x: Tensor) -> tuple[int, ...]:
-    if not x.is_cuda:
-        return ()
-    from factorank.kernels.gpu.machine import GENERATIONS  # an import, so that compiled code need not ask
-
-    return GENERATIONS
+    return weights if runs_fast(path, facts._replace(weights=common_dtype(weights))) else None
 
 
 _lock = threading.Lock()

@@ -7,7 +7,8 @@ import torch
 
 from factorank.kernels import dispatch
 from factorank.kernels.cache import BlockCache
-from factorank.kernels.dispatch import BF16, F32, Facts
+from factorank.kernels.dispatch import BF16, F32
+from factorank.kernels.facts import TRITON, Facts, block_facts
 
 GPU = Facts(cuda=True, triton=True, generations=(9,), width=128, head=16, rows=32, tokens=10)
 NARROW = GPU._replace(autocast=BF16)
@@ -133,11 +134,11 @@ def test_the_facts_of_a_stack():
     with torch._subclasses.FakeTensorMode():
         x = torch.empty((7, 10, 128), device="cuda")
         mask = torch.ones((7, 1, 1, 10), dtype=torch.bool, device="cuda")
-        expected = Facts(cuda=True, triton=dispatch.TRITON, rows=7, tokens=10, width=128, head=16)
-        assert dispatch.block_facts(x, 8, mask) == dispatch.block_facts(x, 8) == expected
-        assert not dispatch.block_facts(x, 8, mask.expand(-1, -1, 10, -1)).keys_only
-        assert not dispatch.block_facts(x, 8, torch.ones((10, 10), device="cuda")).keys_only
-        assert dispatch.block_facts(x.bfloat16(), 8).dtype == BF16
+        expected = Facts(cuda=True, triton=TRITON, rows=7, tokens=10, width=128, head=16)
+        assert block_facts(x, 8, mask) == block_facts(x, 8) == expected
+        assert not block_facts(x, 8, mask.expand(-1, -1, 10, -1)).keys_only
+        assert not block_facts(x, 8, torch.ones((10, 10), device="cuda")).keys_only
+        assert block_facts(x.bfloat16(), 8).dtype == BF16
 
 
 def test_weights_are_looked_at_last(monkeypatch):
