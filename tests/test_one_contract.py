@@ -6,8 +6,6 @@ unmasking by adding its name here.
 
 import itertools
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,10 +14,8 @@ from scipy.stats import chisquare
 import factorank as fr
 from factorank.errors import DistributionError, FactorankError
 from factorank.models.unmasking import UNMASK
+from tests.distributions.law_cases import CASES
 from tests.models.naive import random_probs, small_model
-
-sys.path.insert(0, str(Path(__file__).parent / "distributions"))
-from law_cases import CASES
 
 N = 4
 CODES = ["lehmer", "left-lehmer", "fisher-yates", "insertion"]
