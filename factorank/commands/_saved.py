@@ -8,7 +8,6 @@ import tyro
 
 if TYPE_CHECKING:
     from factorank.distributions import PermutationDistribution
-    from factorank.models.law import PermutationLaw
 
 
 @dataclass(kw_only=True)
@@ -22,7 +21,7 @@ class Saved:
     unmask: Literal["random", "left-to-right", "right-to-left", "confident"] | None = None
     """For a masked model: which positions of the code are revealed first; by default random."""
 
-    def open(self) -> "tuple[PermutationDistribution | PermutationLaw, list[str]]":
+    def open(self) -> "tuple[PermutationDistribution, list[str]]":
         """The law, fitted or learnt, and the names of its items."""
         from factorank.votes import open_law
 

@@ -17,6 +17,8 @@ from factorank.votes.probability import log_prob
 
 SAMPLES = 20_000
 """Draws that estimate marginals without a feasible formula."""
+REPORTED = ("family", "log_likelihood", "bits", "parameters", "aic", "bic", "iterations", "converged")
+"""The numbers of a fit's report that a summary holds under the same names."""
 
 
 def summary(
@@ -45,21 +47,10 @@ def summary(
         "uniform_bits": _bits(float((uniform * rankings.weights).sum()), rankings.voters),
         "refits": len(refits),
     }
-    if law.report is not None:
-        report = law.report
-        facts |= {
-            "family": report.family,
-            "log_likelihood": report.log_likelihood,
-            "bits": report.bits,
-            "bits_se": _bits(report.standard_error, rankings.voters) if report.standard_error else None,
-            "parameters": report.parameters,
-            "aic": report.aic,
-            "bic": report.bic,
-            "iterations": report.iterations,
-            "converged": report.converged,
-            "consensus_exact": report.exact,
-            "warnings": list(report.warnings),
-        }
+    if report := law.report:
+        facts |= {name: getattr(report, name) for name in REPORTED}
+        facts["bits_se"] = _bits(report.standard_error, rankings.voters) if report.standard_error else None
+        facts |= {"consensus_exact": report.exact, "warnings": list(report.warnings)}
     components = law.components if isinstance(law, Mixture) else (law,)
     weights = law.weights.tolist() if isinstance(law, Mixture) else [1.0]
     facts["components"] = []
@@ -77,10 +68,12 @@ def summary(
 def _component(
     law: PermutationDistribution, refits: Sequence[PermutationDistribution], generator: torch.Generator | None
 ) -> dict[str, Any]:
-    marginals, exact = _marginals(law, generator)
-    mode = law.mode
+    try:
+        marginals, exact = law.marginals().double(), True
+    except DistributionError:
+        marginals, exact = law.marginals(samples=SAMPLES, generator=generator).double(), False
     part: dict[str, Any] = {
-        "consensus": mode.tolist(),
+        "consensus": law.mode.tolist(),
         "mean_places": (marginals @ torch.arange(1, law.n + 1, dtype=marginals.dtype)).tolist(),
         "marginals": marginals.tolist(),
         "marginals_exact": exact,
@@ -98,11 +91,7 @@ def _component(
 
 
 def parameters(law: PermutationDistribution) -> tuple[str | None, Tensor]:
-    """The name and the values of a law's parameters: a single number, or one for each item.
-
-    >>> parameters(laws.PlackettLuce(torch.tensor([0.0, 1.0])))
-    ('logit', tensor([0., 1.], dtype=torch.float64))
-    """
+    """The name and the values of a law's parameters: a single number, or one for each item."""
     if isinstance(law, laws.Mallows):
         return "phi", law.phi.double()[None]
     if isinstance(law, laws.GeneralizedMallows):
@@ -115,13 +104,6 @@ def parameters(law: PermutationDistribution) -> tuple[str | None, Tensor]:
         slots = (law.probs.double() * torch.arange(law.n)).sum(-1)
         return "overtakes", (torch.arange(law.n) - slots)[inverse(law.reference)]
     return None, torch.empty(0, dtype=torch.float64)
-
-
-def _marginals(law: PermutationDistribution, generator: torch.Generator | None) -> tuple[Tensor, bool]:
-    try:
-        return law.marginals().double(), True
-    except DistributionError:
-        return law.marginals(samples=SAMPLES, generator=generator).double(), False
 
 
 def _interval(values: Tensor, whole: bool = False) -> list[list[float] | None]:

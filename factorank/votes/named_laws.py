@@ -11,7 +11,6 @@ from factorank.distributions.saving import is_law, law_items, load_law
 from factorank.errors import FactorankError
 from factorank.files import write_json
 from factorank.models import PermutationModel
-from factorank.models.law import PermutationLaw
 
 ITEMS = "items.json"
 """The file beside a model that names its items."""
@@ -19,7 +18,7 @@ ITEMS = "items.json"
 
 def open_law(
     folder: str | os.PathLike[str], nfe: int | None = None, unmask: str | None = None
-) -> tuple[PermutationDistribution | PermutationLaw, list[str]]:
+) -> tuple[PermutationDistribution, list[str]]:
     """The law in a folder, fitted or learnt, and the names of its items.
 
     The folder is that of :func:`factorank.save_law`, of ``factorank fit``, or of a trained model. ``nfe`` and

@@ -7,15 +7,9 @@ from torch import Tensor
 
 from factorank.codes import code
 from factorank.data.rankings import Rankings
-from factorank.distributions import (
-    Mallows,
-    Mixture,
-    PartialOrders,
-    PermutationDistribution,
-    PlackettLuce,
-    Uniform,
-)
+from factorank.distributions import Mallows, Mixture, PermutationDistribution, PlackettLuce, Uniform
 from factorank.distributions.fitting.checks import Unranked
+from factorank.distributions.partial_orders import PartialOrders
 from factorank.distributions.plackett_luce import listed_log_prob
 from factorank.errors import FactorankError
 from factorank.lexicographic import permutation_at
@@ -27,7 +21,7 @@ LARGEST_SUMMED = 8
 
 
 def bits(
-    law: PermutationDistribution | PermutationLaw,
+    law: PermutationDistribution,
     rankings: Rankings,
     unranked: Unranked | None = None,
     *,
@@ -67,9 +61,7 @@ def log_prob(law: PermutationDistribution, rankings: Rankings, unranked: Unranke
     if isinstance(law, Mixture):
         rows = [log_prob(component, rankings, unranked).double() for component in law.components]
         return (torch.stack(rows, -1) + law.weights.log()).logsumexp(-1)
-    orders = rankings.to_padded_orders()
-    listed = orders >= 0
-    lengths = listed.sum(1)
+    orders, lengths = rankings.to_padded_orders(), (rankings.ranks >= 0).sum(1)
     if isinstance(law, Uniform):
         whole = torch.lgamma(torch.tensor(law.n + 1.0, dtype=torch.float64))
         if unranked == "below":
@@ -78,46 +70,23 @@ def log_prob(law: PermutationDistribution, rankings: Rankings, unranked: Unranke
     if isinstance(law, PlackettLuce):
         return listed_log_prob(law.logits, orders, unranked)
     if isinstance(law, Mallows) and unranked == "below":
-        return _mallows_top(law, orders, listed)
+        return _mallows_top(law, rankings.ranks)
     if law.n <= LARGEST_SUMMED:
-        return _by_enumeration(law, partial_orders(rankings, unranked))
+        every = permutation_at(torch.arange(math.factorial(law.n)), law.n)
+        partial = PartialOrders.from_orders(orders, unranked=unranked or "below")
+        agrees = partial.agrees(every[:, None].expand(-1, len(partial), -1))
+        return law.log_prob(every).double()[:, None].masked_fill(~agrees, -math.inf).logsumexp(0)
     raise FactorankError(
         f"the probability of rankings that leave items out ({unranked}) is not known for {type(law).__name__}"
         f" with {law.n} items; for {LARGEST_SUMMED} items or fewer it is summed"
     )
 
 
-def partial_orders(rankings: Rankings, unranked: Unranked | None) -> PartialOrders:
-    """The rankings as partial orders, one for each row.
-
-    >>> len(partial_orders(Rankings.from_orders(torch.tensor([[2, -1, -1], [0, 1, -1]])), "below"))
-    2
-    """
-    return PartialOrders.from_orders(rankings.to_padded_orders(), unranked=unranked or "below")
-
-
-def completed(orders: Tensor, reference: Tensor) -> Tensor:
-    """Orders ``(rows, n)`` that end in -1, with the items left out appended in the order of a reference.
-
-    >>> completed(torch.tensor([[2, -1, -1, -1]]), torch.tensor([3, 2, 1, 0]))
-    tensor([[2, 3, 1, 0]])
-    """
-    n = orders.shape[1]
-    place = torch.full((len(orders), n + 1), 0).scatter_(
-        1, orders.where(orders >= 0, n), torch.arange(-n, 0).expand(orders.shape)
-    )[:, :n]
-    return torch.where(place < 0, place, inverse(reference)).argsort(1)
-
-
-def _mallows_top(law: Mallows, orders: Tensor, listed: Tensor) -> Tensor:
+def _mallows_top(law: Mallows, ranks: Tensor) -> Tensor:
     """The right-Lehmer digits are independent, and the first k of them depend on the first k items only."""
-    digits = code("lehmer").encode(compose(inverse(law.central), completed(orders, law.central)))
+    # Items left out are appended in the order of the reference; any other order would do.
+    orders = torch.where(ranks < 0, law.n + inverse(law.central), ranks).argsort(1)
+    digits = code("lehmer").encode(compose(inverse(law.central), orders))
     log_probs = law.digit_log_probs("lehmer").double()[torch.arange(law.n), digits]
+    listed = torch.arange(law.n) < (ranks >= 0).sum(1, keepdim=True)
     return log_probs.masked_fill(~listed, 0.0).sum(1)
-
-
-def _by_enumeration(law: PermutationDistribution, partial: PartialOrders) -> Tensor:
-    every = permutation_at(torch.arange(math.factorial(law.n)), law.n)
-    log_probs = law.log_prob(every).double()
-    agrees = partial.agrees(every[:, None].expand(-1, len(partial), -1))
-    return log_probs[:, None].masked_fill(~agrees, -math.inf).logsumexp(0)

@@ -64,10 +64,8 @@ def prepared(rankings: Rankings, unranked: Unranked | None = None) -> Rankings:
     tensor([[ 0, -1, -1]])
     """
     if unranked is None:
-        advice = (
-            ": say {parameter='below'} if items left out come last, {parameter='incomparable'} if nothing"
-        )
-        rankings.check_complete(f"{advice} is known of them", parameter="unranked")
+        advice = ": say {parameter='below'} if items left out come last, else {parameter='incomparable'}"
+        rankings.check_complete(advice, parameter="unranked")
     if unranked == "below":
         last = rankings.ranks.amax(1, keepdim=True)
         bottom = (rankings.ranks == last) & ((rankings.ranks == last).sum(1, keepdim=True) > 1) & (last > 0)

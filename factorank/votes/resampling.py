@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from factorank.data.rankings import Rankings
-from factorank.distributions import RIM, FitWarning, Mixture, PermutationDistribution
+from factorank.distributions import FitWarning, Mixture, PermutationDistribution
 from factorank.distributions.fitting.em import rounds
 from factorank.errors import FactorankError
 from factorank.votes.families import FitSettings, family_of, fit_family
@@ -42,9 +42,11 @@ def bootstrap(
     tensor(True)
     """
     settings, family = settings or FitSettings(), family_of(law)
+    quiet = replace(settings, progress=False)
     if isinstance(law, Mixture):
-        settings = replace(settings, family=family_of(law.components[0]))
-    slow = not rankings.complete and (settings.family if family == "mixture" else family) != "plackett-luce"
+        mixed = {"components": len(law.components), "family": family_of(law.components[0])}
+        quiet = replace(quiet, **mixed, max_iterations=STEPS, tolerance=1e-5)
+    slow = not rankings.complete and (quiet.family if family == "mixture" else family) != "plackett-luce"
     if count is None:
         count = 0 if slow else REFITS
     if rankings.voters < FEWEST_VOTERS:
@@ -53,31 +55,9 @@ def bootstrap(
         raise FactorankError(
             "a mixture of Mallows laws fitted to rankings that leave items out has no bootstrap intervals"
         )
-    refits: list[PermutationDistribution] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # the fit of the law has warned already
-        for _ in rounds(count, settings.progress, "refits"):
-            drawn = rankings.resample(generator)
-            if isinstance(law, Mixture):
-                refits.append(_refit_mixture(law, drawn, settings))
-            elif isinstance(law, RIM):
-                refits.append(
-                    RIM.fit(drawn.orders(), law.reference, drawn.weights, smoothing=settings.smoothing)
-                )
-            else:
-                refits.append(fit_family(family, drawn, settings, generator))
-    return refits
-
-
-def _refit_mixture(law: Mixture, rankings: Rankings, settings: FitSettings) -> Mixture:
-    return Mixture.fit(
-        rankings.to_padded_orders(),
-        rankings.weights,
-        components=len(law.components),
-        family=settings.family,
-        unranked=None if rankings.complete else settings.unranked,
-        max_iterations=STEPS,
-        tolerance=1e-5,
-        start=law,
-        **settings.component_options,
-    )
+        return [
+            fit_family(family, rankings.resample(generator), quiet, generator, start=law)
+            for _ in rounds(count, settings.progress, "refits")
+        ]

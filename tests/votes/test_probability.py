@@ -8,7 +8,7 @@ import torch
 
 import factorank as fr
 from factorank.data import Rankings
-from factorank.votes.probability import bits, completed, log_prob
+from factorank.votes.probability import bits, log_prob
 
 G = torch.Generator
 
@@ -65,11 +65,6 @@ def test_what_is_not_feasible_is_refused():
     votes = Rankings.from_orders(torch.tensor([[0] + [-1] * 8]))
     with pytest.raises(fr.FactorankError, match="is not known for GeneralizedMallows with 9 items"):
         log_prob(law, votes, "below")
-
-
-def test_orders_are_completed_by_a_reference():
-    orders = completed(torch.tensor([[2, -1, -1, -1], [1, 0, 3, 2]]), torch.tensor([3, 2, 1, 0]))
-    assert orders.tolist() == [[2, 3, 1, 0], [1, 0, 3, 2]]
 
 
 @pytest.mark.parametrize(("options", "exact"), [({"nfe": 1}, True), ({}, False)])
