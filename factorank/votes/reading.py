@@ -42,7 +42,7 @@ def read_votes(
     >>> read_votes(path, unranked="below")
     Rankings(3 items, 2 rows, 3 voters, strict)
     """
-    rankings, places = read_rows(path, format, first_rank=first_rank)
+    rankings, places = read_rows(path, format, None, first_rank)
     if break_ties and (unranked is not None or rankings.complete):
         rankings, places = rankings.distinct().break_ties(generator), []
     try:

@@ -44,8 +44,8 @@ def bootstrap(
     settings, family = settings or FitSettings(), family_of(law)
     quiet = replace(settings, progress=False)
     if isinstance(law, Mixture):
-        mixed = {"components": len(law.components), "family": family_of(law.components[0])}
-        quiet = replace(quiet, **mixed, max_iterations=STEPS, tolerance=1e-5)
+        quiet = replace(quiet, components=len(law.components), family=family_of(law.components[0]))
+        quiet = replace(quiet, max_iterations=STEPS, tolerance=1e-5)
     slow = not rankings.complete and (quiet.family if family == "mixture" else family) != "plackett-luce"
     if count is None:
         count = 0 if slow else REFITS

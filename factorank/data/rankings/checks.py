@@ -21,20 +21,16 @@ def fail(where: str, message: str, parameter: str | None = None) -> NoReturn:
 def read_text(path: Path) -> str:
     """The text of a file, with ``\\n`` line ends and without the byte-order mark that Excel writes first."""
     data = path.read_bytes()
-    for mark, encoding in (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"):
-        if data.startswith(mark):
-            fail(f"{path}:1", f"the file is in {encoding}; save it as UTF-8")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        fail(f"{path}:1", "the file is in UTF-16; save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         fail(f"{path}:{line}", f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8")
     text = text.replace("\r\n", "\n")
-    for stray, name in (
-        ("\0", "a zero byte"),
-        ("\r", "a carriage return inside a line"),
-        ("\ufeff", "a byte-order mark"),
-    ):
+    strays = {"\0": "a zero byte", "\r": "a carriage return inside a line", "\ufeff": "a byte-order mark"}
+    for stray, name in strays.items():
         if (place := text.find(stray)) >= 0:
             fail(f"{path}:{text.count(chr(10), 0, place) + 1}", f"{name}; rankings are plain UTF-8 text")
     if not text.strip():
@@ -78,20 +74,16 @@ def whole_number(cell: object, where: str, what: str, least: int = 1) -> int:
         return plain
     text = str(cell).strip()
     if not re.fullmatch(r"[0-9]+(\.0*)?", text, re.ASCII):
-        hint = (
-            "; break ties or give tied items the same whole number"
-            if re.fullmatch(r"[0-9]+\.[0-9]+", text)
-            else ""
-        )
+        broken = re.fullmatch(r"[0-9]+\.[0-9]+", text)
+        hint = "; break ties or give tied items the same whole number" if broken else ""
         fail(where, f"the {what} is {cell!r}, not a whole number from {least}{hint}")
     digits = text.split(".")[0].lstrip("0") or "0"
     value = int(digits) if len(digits) <= 19 else MOST + 1
     if value < least:
         fail(where, f"the {what} is {value}; it is at least {least}")
     if value > MOST:
-        fail(
-            where, f"the {what} is {text if len(text) < 30 else text[:26] + '…'}; at most {MOST} can be held"
-        )
+        shown = text if len(text) < 30 else text[:26] + "…"
+        fail(where, f"the {what} is {shown}; at most {MOST} can be held")
     return value
 
 

@@ -8,7 +8,6 @@ import torch
 
 from factorank.data.rankings import layouts, preflib, tables
 from factorank.data.rankings.checks import check_total, fail, read_text
-from factorank.data.rankings.plain import PlainRankings
 from factorank.data.rankings.rankings import Rankings
 from factorank.files import write_whole
 
@@ -38,29 +37,25 @@ def read_rankings(
     >>> read_rankings(path)
     Rankings(3 items, 2 rows, 4 voters, strict)
     """
-    return read_rows(path, format, items=items, first_rank=first_rank)[0].distinct()
+    return read_rows(path, format, items, first_rank)[0].distinct()
 
 
 def read_rows(
-    path: str | os.PathLike[str],
-    format: str | None = None,
-    *,
-    items: Sequence[str] | None = None,
-    first_rank: int = 1,
+    path: str | os.PathLike[str], format: str | None, items: Sequence[str] | None, first_rank: int
 ) -> tuple[Rankings, list[str]]:
     """The rankings with a row for each row of the file, equal rows included, and the place of each row."""
     path, kind, layout = _format(path, format)
     if kind in preflib.TYPES:
-        plain = preflib.parse(read_text(path), path, kind)
-        if items is not None and list(items) != plain.items:
-            fail(str(path), f"the items are {', '.join(plain.items)}, not {', '.join(items)}")
+        parsed = preflib.parse(read_text(path), path, kind)
+        if items is not None and list(items) != parsed.items:
+            fail(str(path), f"the items are {', '.join(parsed.items)}, not {', '.join(items)}")
     else:
         table = tables.read_csv(path) if kind == "csv" else tables.read_parquet(path)
-        plain = layouts.parse(table, layout, items, first_rank)
-    check_total(plain.counts, str(path))
-    ranks = torch.tensor(plain.ranks, dtype=torch.int64).view(len(plain.ranks), len(plain.items))
-    counts = torch.tensor(plain.counts, dtype=torch.int64)
-    return Rankings(plain.items, ranks, counts, plain.metadata), plain.places
+        parsed = layouts.parse(table, layout, items, first_rank)
+    check_total(parsed.counts, str(path))
+    ranks = torch.tensor(parsed.ranks, dtype=torch.int64).view(len(parsed.ranks), len(parsed.items))
+    counts = torch.tensor(parsed.counts, dtype=torch.int64)
+    return Rankings(parsed.items, ranks, counts, parsed.metadata), parsed.places
 
 
 def write_rankings(rankings: Rankings, path: str | os.PathLike[str], format: str | None = None) -> None:
@@ -81,12 +76,10 @@ def write_rankings(rankings: Rankings, path: str | os.PathLike[str], format: str
     if len(rankings) == 0:
         fail(str(path), "there is no ranking to write")
     if kind in preflib.TYPES:
-        write_whole(path, preflib.unparse(_plain(rankings.distinct()), path, kind))
+        write_whole(path, preflib.unparse(rankings.distinct(), path, kind))
         return
-    columns, rows = layouts.unparse(_plain(rankings), layout or "ranks", str(path))
-    write_whole(
-        path, tables.csv_text(columns, rows) if kind == "csv" else tables.parquet_bytes(columns, rows, path)
-    )
+    table = layouts.unparse(rankings, layout or "ranks", str(path))
+    write_whole(path, tables.csv_text(*table) if kind == "csv" else tables.parquet_bytes(*table, path))
 
 
 def _format(path: str | os.PathLike[str], format: str | None) -> tuple[Path, str, str | None]:
@@ -107,8 +100,3 @@ def _format(path: str | os.PathLike[str], format: str | None) -> tuple[Path, str
             parameter="format",
         )
     return path, kind, layout
-
-
-def _plain(rankings: Rankings) -> PlainRankings:
-    items, metadata = list(rankings.items), rankings.metadata
-    return PlainRankings(items, rankings.ranks.tolist(), rankings.counts.tolist(), metadata=metadata)

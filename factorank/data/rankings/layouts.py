@@ -11,76 +11,72 @@ A column ``count`` says how many voters share the ranking, a column ``voter`` na
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from factorank.data.rankings.checks import check_name, check_names, fail, plain_number, whole_number
-from factorank.data.rankings.plain import PlainRankings, close_ranks, levels_of, ranks_from_levels
+from factorank.data.rankings.rankings import Rankings
+from factorank.data.rankings.ranks import ParsedRankings, levels_of
 from factorank.data.rankings.tables import LocatedTable
 
 LAYOUTS = ("orders", "ranks", "long")
 TIE = " = "
 _PLACE = re.compile(r"(?:place[ _]?)?([0-9]+)", re.ASCII | re.IGNORECASE)
 
+Votes = list[tuple[str, dict[str, int], int]]
+"""For each ranking its place in the file, the level of each ranked item from 0, and the count."""
+
 
 def parse(
     table: LocatedTable, layout: str | None, items: Sequence[str] | None, first_rank: int
-) -> PlainRankings:
+) -> ParsedRankings:
     """Rankings from a table; ``items`` are the names of all items, in order, if the table may lack some."""
-    names: set[str] = set()
-    for column in table.columns:
+    for number, column in enumerate(table.columns):
         if not column:
-            fail(table.header, f"column {table.columns.index(column) + 1} has no name")
-        if column in names:
+            fail(table.header, f"column {number + 1} has no name")
+        if column in table.columns[:number]:
             fail(table.header, f"there are two columns {column!r}")
-        names.add(column)
     layout = layout or _recognise(table)
     if not table.rows:
         fail(table.source, "there is no ranking in the table, only the names of its columns")
     if items is not None:
         items = check_names(items, "items")
-    return {"orders": _parse_orders, "ranks": _parse_ranks, "long": _parse_long}[layout](
-        table, items, first_rank
-    )
+    names, votes = {"orders": _orders, "ranks": _ranks, "long": _long}[layout](table, items, first_rank)
+    ranks = [[levels.get(name, -1) for name in names] for _, levels, _ in votes]
+    return ParsedRankings(names, ranks, [count for *_, count in votes], [where for where, *_ in votes])
 
 
-def unparse(rankings: PlainRankings, layout: str, source: str) -> tuple[list[str], list[list[Any]]]:
+def unparse(rankings: Rankings, layout: str, source: str) -> tuple[list[str], list[list[Any]]]:
     """Columns and rows of a table in a layout; rankings that it would not give back raise an error."""
-    counted = any(count != 1 for count in rankings.counts)
-    count_column = ["count"] if counted else []
-    rows: list[list[Any]] = []
+    items, ranks, counts = list(rankings.items), rankings.ranks.tolist(), rankings.counts.tolist()
+    counted = any(count != 1 for count in counts)
+    columns, cells = ["count"] if counted else [], [[count] if counted else [] for count in counts]
+    numbers = [[None if rank < 0 else rank + 1 for rank in row] for row in ranks]
     if layout == "long":
-        for voter, (row, count) in enumerate(zip(rankings.ranks, rankings.counts, strict=True), start=1):
-            for name, rank in zip(rankings.items, row, strict=True):
-                rows.append([voter, name, None if rank < 0 else rank + 1] + [count] * counted)
-        return ["voter", "item", "rank", *count_column], rows
+        return ["voter", "item", "rank", *columns], [
+            [voter, name, number, *count]
+            for voter, (row, count) in enumerate(zip(numbers, cells, strict=True), start=1)
+            for name, number in zip(items, row, strict=True)
+        ]
     if layout == "ranks":
-        for name in ("count", "voter"):
-            if name in rankings.items:
-                fail(
-                    source,
-                    f"an item is called {name!r}, which is a column of its own in a table of ranks; use long",
-                )
-        for row, count in zip(rankings.ranks, rankings.counts, strict=True):
-            rows.append([count] * counted + [None if rank < 0 else rank + 1 for rank in row])
-        return count_column + rankings.items, rows
-    for number, name in enumerate(rankings.items):
+        for name in sorted({"count", "voter"}.intersection(items)):
+            fail(source, f"an item is called {name!r}, as a column of its own in a table of ranks; use long")
+        return columns + items, [count + row for count, row in zip(cells, numbers, strict=True)]
+    for number, name in enumerate(items):
         if TIE in f" {name} ":
-            fail(
-                source,
-                f"the item {name!r} holds {TIE!r}, which marks a tie in a table of orders; use ranks or long",
-            )
-        if all(row[number] < 0 for row in rankings.ranks):
+            fail(source, f"the item {name!r} holds {TIE!r}, which marks a tie in a table of orders; use long")
+        if all(row[number] < 0 for row in ranks):
             fail(source, f"nobody ranks {name!r}, so a table of orders would lose it; use ranks or long")
-    longest = 1 + max(max(row) for row in rankings.ranks)
-    for row, count in zip(rankings.ranks, rankings.counts, strict=True):
-        cells = [TIE.join(rankings.items[item] for item in level) for level in levels_of(row)]
-        rows.append([count] * counted + cells + [None] * (longest - len(cells)))
-    return count_column + [f"place {place}" for place in range(1, longest + 1)], rows
+    longest = 1 + max(max(row) for row in ranks)
+    rows: list[list[Any]] = []
+    for count, row in zip(cells, ranks, strict=True):
+        places = [TIE.join(items[item] for item in level) for level in levels_of(row)]
+        rows.append([*count, *places, *[None] * (longest - len(places))])
+    return columns + [f"place {place}" for place in range(1, longest + 1)], rows
 
 
 def _recognise(table: LocatedTable) -> str:
-    columns = [column for column in table.columns if column not in ("voter", "count")]
+    columns = _wide_columns(table)
     if "voter" in table.columns and set(columns) == {"item", "rank"}:
         return "long"
     if columns and all(_PLACE.fullmatch(column) for column in columns):
@@ -92,13 +88,7 @@ def _recognise(table: LocatedTable) -> str:
                 parameter="format",
             )
         return "orders"
-    _suspect_no_header(table, columns)
-    return "ranks"
-
-
-def _suspect_no_header(table: LocatedTable, columns: Sequence[str]) -> None:
-    """Refuse a table whose first line is a ranking: its cells are also items of the rows below."""
-    for where, cells in table.rows:
+    for where, cells in table.rows:  # a first line that is a ranking has cells that later rows hold, too
         for column, cell in zip(table.columns, cells, strict=True):
             if column in columns and cell in columns and not str(cell).isdigit():
                 places = ",".join(f"place {number}" for number in range(1, min(len(columns), 3) + 1))
@@ -107,6 +97,12 @@ def _suspect_no_header(table: LocatedTable, columns: Sequence[str]) -> None:
                     f"this line looks like a ranking, for {cell!r} is in a ranking at {where}, too; the first"
                     f" line names the columns: {places}{',…' if len(columns) > 3 else ''}",
                 )
+    return "ranks"
+
+
+def _wide_columns(table: LocatedTable) -> list[str]:
+    """The columns that hold ranks or items in a wide layout."""
+    return [column for column in table.columns if column not in ("voter", "count")]
 
 
 def _wide(table: LocatedTable) -> Iterator[tuple[str, dict[str, Any], int]]:
@@ -123,113 +119,85 @@ def _wide(table: LocatedTable) -> Iterator[tuple[str, dict[str, Any], int]]:
         yield where, row, count
 
 
-def _parse_orders(table: LocatedTable, items: Sequence[str] | None, first_rank: int) -> PlainRankings:
-    places = [column for column in table.columns if column not in ("voter", "count")]
+def _orders(table: LocatedTable, items: Sequence[str] | None, first_rank: int) -> tuple[list[str], Votes]:
+    places = _wide_columns(table)
     for number, column in enumerate(places, start=1):
         match = _PLACE.fullmatch(column)
         if match is None or match[1] != str(number):
             fail(table.header, f"column {column!r} is where 'place {number}' should be")
     if not places:
         fail(table.header, "there is no column 'place 1'")
-    listed: list[tuple[str, list[list[str]], int]] = []
-    names: set[str] = set()
-    levels_by_cell: dict[Any, list[str]] = {}
+    votes: Votes = []
+    names_in: dict[Any, list[str]] = {}
     for where, row, count in _wide(table):
         cells = list(row.values())
-        used = max((place for place, cell in enumerate(cells, start=1) if cell is not None), default=0)
-        if used == 0:
+        while cells and cells[-1] is None:
+            cells.pop()
+        if not cells:
             fail(where, "no item is ranked")
-        levels, here = [], dict[str, str]()
-        for place, cell in zip(places[:used], cells[:used], strict=True):
+        levels: dict[str, int] = {}
+        for level, (place, cell) in enumerate(zip(places, cells, strict=False)):
             if cell is None:
                 fail(where, f"{place!r} is empty, but a later place is not")
-            level = levels_by_cell.get(cell)
-            if level is None:  # most cells repeat an earlier one
-                level = [check_name(name.strip(), where) for name in str(cell).split(TIE)]
-                for name in level:
-                    if items is not None and name not in items:
-                        fail(where, f"there is no item {name!r}; there are {_listed(items)}")
-                levels_by_cell[cell] = level
-            for name in level:
-                if name in here:
-                    fail(where, f"{name!r} is ranked twice, at {here[name]!r} and {place!r}")
-                here[name] = place
-            levels.append(level)
-        names.update(here)
-        listed.append((where, levels, count))
-    numbers = {name: number for number, name in enumerate(items or sorted(names, key=_natural))}
-    ranks = [
-        ranks_from_levels([[numbers[n] for n in level] for level in levels], len(numbers))
-        for _, levels, _ in listed
-    ]
-    places = [where for where, *_ in listed]
-    return PlainRankings(list(numbers), ranks, [count for *_, count in listed], places)
+            if cell not in names_in:  # most cells repeat an earlier one
+                names_in[cell] = [_item(name.strip(), where, items) for name in str(cell).split(TIE)]
+            for name in names_in[cell]:
+                if name in levels:
+                    fail(where, f"{name!r} is ranked twice, at {places[levels[name]]!r} and {place!r}")
+                levels[name] = level
+        votes.append((where, levels, count))
+    return list(items or sorted({name for _, levels, _ in votes for name in levels}, key=_natural)), votes
 
 
-def _parse_ranks(table: LocatedTable, items: Sequence[str] | None, first_rank: int) -> PlainRankings:
-    columns = [column for column in table.columns if column not in ("voter", "count")]
+def _ranks(table: LocatedTable, items: Sequence[str] | None, first_rank: int) -> tuple[list[str], Votes]:
+    columns = _wide_columns(table)
     if not columns:
         fail(table.header, "there is no column for any item")
     for column in columns:
-        check_name(column, table.header)
-        if items is not None and column not in items:
-            fail(table.header, f"there is no item {column!r}; there are {_listed(items)}")
-    names = list(items) if items is not None else columns
-    numbers = {name: number for number, name in enumerate(names)}
-    ranks, counts, places = [], [], []
+        _item(column, table.header, items)
+    votes: Votes = []
     for where, row, count in _wide(table):
-        ranked = {
-            numbers[name]: _rank(cell, where, name, first_rank)
-            for name, cell in row.items()
-            if cell is not None
-        }
-        ranks.append(close_ranks(ranked, len(names), first_rank, where, names))
-        counts.append(count)
-        places.append(where)
-    return PlainRankings(names, ranks, counts, places)
+        cells = [(name, cell) for name, cell in row.items() if cell is not None]
+        ranks = {name: _rank(cell, where, name, first_rank) for name, cell in cells}
+        votes.append((where, _levels(ranks, first_rank, where), count))
+    return list(items or columns), votes
 
 
-def _parse_long(table: LocatedTable, items: Sequence[str] | None, first_rank: int) -> PlainRankings:
-    for column in ("voter", "item", "rank"):
-        if column not in table.columns:
-            fail(
-                table.header,
-                f"there is no column {column!r}; a long table has voter, item, rank and perhaps count",
-            )
-    for column in table.columns:
-        if column not in ("voter", "item", "rank", "count"):
-            fail(
-                table.header,
-                f"there is a column {column!r}; a long table has voter, item, rank and perhaps count",
-            )
-    numbers: dict[str, int] = {name: number for number, name in enumerate(items or [])}
-    voters: dict[str, dict[int, int | None]] = {}
-    firsts: dict[str, tuple[str, int]] = {}
+def _long(table: LocatedTable, items: Sequence[str] | None, first_rank: int) -> tuple[list[str], Votes]:
+    if set(table.columns) - {"count"} != {"voter", "item", "rank"}:
+        there = ", ".join(table.columns)
+        fail(table.header, f"a long table has voter, item, rank and perhaps count; the columns are {there}")
+    names = dict.fromkeys(items or ())
+    voters: dict[str, tuple[str, dict[str, int | None], int]] = {}
     for where, cells in table.rows:
         row = dict(zip(table.columns, cells, strict=True))
-        if row["voter"] is None or row["item"] is None:
-            fail(where, f"the {'voter' if row['voter'] is None else 'item'} is missing")
-        voter, name = str(row["voter"]), check_name(str(row["item"]), where)
-        if items is not None and name not in numbers:
-            fail(where, f"there is no item {name!r}; there are {_listed(items)}")
-        item = numbers.setdefault(name, len(numbers))
+        for column in ("voter", "item"):
+            if row[column] is None:
+                fail(where, f"the {column} is missing")
+        voter, name = str(row["voter"]), _item(str(row["item"]), where, None if items is None else names)
         count = whole_number(row["count"], where, "count") if "count" in row else 1
-        first = firsts.setdefault(voter, (where, count))
-        if first[1] != count:
-            fail(where, f"voter {voter!r} has count {count} here but {first[1]} at {first[0]}")
-        marks = voters.setdefault(voter, {})
-        if item in marks:
+        first, ranks, before = voters.setdefault(voter, (where, {}, count))
+        if count != before:
+            fail(where, f"voter {voter!r} has count {count} here but {before} at {first}")
+        if name in ranks:
             fail(where, f"voter {voter!r} has a line for item {name!r} already")
-        rank = row["rank"]
-        marks[item] = None if rank is None else _rank(rank, where, name, first_rank)
-    names = list(numbers)
-    ranks = []
-    for voter, marks in voters.items():
-        where = f"{firsts[voter][0]}: voter {voter!r}"
-        ranked = {item: rank for item, rank in marks.items() if rank is not None}
-        ranks.append(close_ranks(ranked, len(names), first_rank, where, names))
-    places = [f"{where}: voter {voter!r}" for voter, (where, _) in firsts.items()]
-    return PlainRankings(names, ranks, [count for _, count in firsts.values()], places)
+        ranks[name] = None if row["rank"] is None else _rank(row["rank"], where, name, first_rank)
+        names.setdefault(name)
+    votes: Votes = []
+    for voter, (where, ranks, count) in voters.items():
+        place = f"{where}: voter {voter!r}"
+        ranked = {name: rank for name, rank in ranks.items() if rank is not None}
+        votes.append((place, _levels(ranked, first_rank, place), count))
+    return list(names), votes
+
+
+def _item(name: str, where: str, items: Collection[str] | None) -> str:
+    """The name of an item, which is one of ``items`` if these are given."""
+    check_name(name, where)
+    if items is not None and name not in items:
+        more = f" and {len(items) - 8} more" if len(items) > 8 else ""
+        fail(where, f"there is no item {name!r}; there are {', '.join(list(items)[:8])}{more}")
+    return name
 
 
 def _rank(cell: Any, where: str, name: str, first: int) -> int:
@@ -242,11 +210,30 @@ def _rank(cell: Any, where: str, name: str, first: int) -> int:
     return whole_number(cell, where, f"rank of {name!r}", first)
 
 
+def _levels(ranks: dict[str, int], first: int, where: str) -> dict[str, int]:
+    """Levels from 0 for ranks as a file numbers them.
+
+    Tied items share a number. The number after a tie is either the next one (1, 2, 2, 3) or the number of
+    items before plus one (1, 2, 2, 4). Anything else is a gap.
+    """
+    if not ranks:
+        fail(where, "no item is ranked")
+    best = min(ranks, key=lambda name: ranks[name])
+    if ranks[best] != first:
+        fail(where, f"the ranks begin with {ranks[best]} ({best}); the best item has rank {first}")
+    used = sorted(set(ranks.values()))
+    level_of = {rank: level for level, rank in enumerate(used)}
+    if used[-1] - first >= len(used):
+        everyone = sorted(ranks.values())
+        if any(rank != first + everyone.index(rank) for rank in used):
+            missing = next(rank for rank in range(first, used[-1]) if rank not in level_of)
+            above = next(rank for rank in used if rank > missing)
+            name = next(name for name, rank in ranks.items() if rank == above)
+            fail(where, f"rank {missing} is missing, but {name} has rank {above}")
+    return {name: level_of[rank] for name, rank in ranks.items()}
+
+
 def _natural(name: str) -> tuple[bool, int, str]:
     """A key that sorts names of digits by their value, before all other names."""
     number = name.isascii() and name.isdigit()
     return not number, int(name[-4000:]) if number else 0, name
-
-
-def _listed(items: Sequence[str]) -> str:
-    return ", ".join(items[:8]) + (f" and {len(items) - 8} more" if len(items) > 8 else "")

@@ -6,10 +6,12 @@ library for preferences", 2013; https://preflib.github.io/PrefLib-Jekyll/format.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from factorank.data.rankings.checks import check_name, check_total, fail, whole_number
-from factorank.data.rankings.plain import UNRANKED, PlainRankings, levels_of, ranks_from_levels
+from factorank.data.rankings.rankings import Rankings
+from factorank.data.rankings.ranks import ParsedRankings, levels_of
 
 TYPES = {
     "soc": "strict orders, complete",
@@ -18,8 +20,10 @@ TYPES = {
     "toi": "orders with ties, incomplete",
 }
 
-_HEAD = ("TITLE", "DESCRIPTION", "DATA TYPE", "MODIFICATION TYPE", "RELATES TO", "RELATED FILES")
-_DATES = ("PUBLICATION DATE", "MODIFICATION DATE")
+_HEAD = [
+    *("TITLE", "DESCRIPTION", "DATA TYPE", "MODIFICATION TYPE", "RELATES TO", "RELATED FILES"),
+    *("PUBLICATION DATE", "MODIFICATION DATE"),
+]
 _NUMBERS = {
     "NUMBER ALTERNATIVES": "alternatives",
     "NUMBER VOTERS": "voters",
@@ -29,16 +33,13 @@ _KEY = re.compile(r"#\s*([^:]*?)\s*:\s*(.*?)\s*")
 _GROUP = re.compile(r"\s*(?:([0-9]+)|\{([^{}]*)\})\s*(,|$)", re.ASCII)
 
 
-def parse(text: str, path: Path, data_type: str) -> PlainRankings:
+def parse(text: str, path: Path, data_type: str) -> ParsedRankings:
     """Rankings from the text of a PrefLib file of type ``data_type`` (``"soc"``, …)."""
     lines = text.split("\n")
     head, where = _metadata(lines, path)
-    stated = head.get("DATA TYPE", data_type)
+    stated, kind = head.get("DATA TYPE", data_type), f"{data_type} ({TYPES[data_type]})"
     if stated != data_type:
-        fail(
-            where["DATA TYPE"],
-            f"the data type is {stated!r}, but the file is read as {data_type} ({TYPES[data_type]})",
-        )
+        fail(where["DATA TYPE"], f"the data type is {stated!r}, but the file is read as {kind}")
     numbers: dict[str, int] = {}
     for key, what in _NUMBERS.items():
         if key not in head:
@@ -46,63 +47,50 @@ def parse(text: str, path: Path, data_type: str) -> PlainRankings:
         numbers[key] = whole_number(head[key], where[key], f"number of {what}")
     items = _names(head, where, numbers["NUMBER ALTERNATIVES"], path)
 
-    ranks: list[list[int]] = []
-    counts: list[int] = []
+    counts: dict[tuple[int, ...], int] = {}
     places: list[str] = []
-    line_of: dict[tuple[int, ...], int] = {}
-    for number, line in enumerate(lines, start=1):
-        if number <= len(where) or not line.strip():
+    for number, line in enumerate(lines[len(where) :], start=len(where) + 1):
+        if not line.strip():
             continue
         place = f"{path}:{number}"
         row, count = _order(line, place, len(items))
         _check_type(row, place, data_type, items)
-        if tuple(row) in line_of:
-            fail(
-                place,
-                f"this ranking is on line {line_of[tuple(row)]} already; each has one line, with its count",
-            )
-        line_of[tuple(row)] = number
-        ranks.append(row)
-        counts.append(count)
+        if row in counts:
+            first = places[list(counts).index(row)].rpartition(":")[2]
+            fail(place, f"this ranking is on line {first} already; each has one line, with its count")
+        counts[row] = count
         places.append(place)
-    if not ranks:
+    if not counts:
         fail(str(path), "there is no ranking in the file")
-    for key, total in (
-        ("NUMBER VOTERS", check_total(counts, str(path))),
-        ("NUMBER UNIQUE ORDERS", len(ranks)),
-    ):
-        if numbers[key] != total:
-            fail(
-                where[key],
-                f"the file says {numbers[key]} {_NUMBERS[key]}, but its rankings are those of {total}",
-            )
-    own = ("FILE NAME", "DATA TYPE", *_NUMBERS)
-    kept = {
-        key: value
-        for key, value in head.items()
-        if key not in own and not key.startswith("ALTERNATIVE NAME ")
+    totals = {
+        "NUMBER VOTERS": check_total(counts.values(), str(path)),
+        "NUMBER UNIQUE ORDERS": len(counts),
     }
-    return PlainRankings(items, ranks, counts, places, kept)
+    for key, total in totals.items():
+        if numbers[key] != total:
+            stated = f"the file says {numbers[key]} {_NUMBERS[key]}"
+            fail(where[key], f"{stated}, but its rankings are those of {total}")
+    own = re.compile("|".join(("FILE NAME", "DATA TYPE", *_NUMBERS, "ALTERNATIVE NAME .*")))
+    kept = {key: value for key, value in head.items() if not own.fullmatch(key)}
+    return ParsedRankings(items, [list(row) for row in counts], list(counts.values()), places, kept)
 
 
-def unparse(rankings: PlainRankings, path: Path, data_type: str) -> str:
+def unparse(rankings: Rankings, path: Path, data_type: str) -> str:
     """The text of a PrefLib file of type ``data_type``; its first line holds the name of ``path``."""
-    for number, row in enumerate(rankings.ranks):
-        _check_type(row, f"{path}: row {number}", data_type, rankings.items)
+    rows, items = rankings.ranks.tolist(), rankings.items
+    for number, row in enumerate(rows):
+        _check_type(row, f"{path}: row {number}", data_type, items)
     head = {**rankings.metadata, "DATA TYPE": data_type}
     for key, value in head.items():
         if f"# {key}: {value}".splitlines() != [f"# {key}: {value}"] or ":" in key or value != value.strip():
             fail(str(path), f"the metadata {key!r}: {value!r} does not fit on a line '# KEY: value'")
-    lines = [f"# FILE NAME: {path.name}"]
-    lines += [f"# {key}: {head.get(key, '')}" for key in _HEAD + _DATES]
-    lines += [f"# {key}: {value}" for key, value in head.items() if key not in _HEAD + _DATES]
-    sizes = (len(rankings.items), sum(rankings.counts), len(rankings.ranks))
-    lines += [f"# {key}: {size}" for key, size in zip(_NUMBERS, sizes, strict=True)]
-    lines += [f"# ALTERNATIVE NAME {number}: {name}" for number, name in enumerate(rankings.items, start=1)]
-    for row, count in zip(rankings.ranks, rankings.counts, strict=True):
-        groups = [[str(item + 1) for item in level] for level in levels_of(row)]
-        order = ",".join(group[0] if len(group) == 1 else "{" + ",".join(group) + "}" for group in groups)
-        lines.append(f"{count}: {order}")
+    head = dict.fromkeys(_HEAD, "") | head
+    head |= dict(zip(_NUMBERS, map(str, (len(items), rankings.voters, len(rows))), strict=True))
+    head |= {f"ALTERNATIVE NAME {number}": name for number, name in enumerate(items, start=1)}
+    lines = [f"# {key}: {value}" for key, value in ({"FILE NAME": path.name} | head).items()]
+    for row, count in zip(rows, rankings.counts.tolist(), strict=True):
+        groups = [",".join(str(item + 1) for item in level) for level in levels_of(row)]
+        lines.append(f"{count}: " + ",".join(f"{{{group}}}" if "," in group else group for group in groups))
     return "\n".join(lines) + "\n"
 
 
@@ -111,10 +99,9 @@ def _metadata(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str, s
     head: dict[str, str] = {}
     where: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
-        place = f"{path}:{number}"
         if not line.startswith("#"):
             break
-        match = _KEY.fullmatch(line)
+        place, match = f"{path}:{number}", _KEY.fullmatch(line)
         if match is None:
             fail(place, f"expected '# KEY: value', not {line!r}")
         key = match[1]
@@ -131,61 +118,54 @@ def _metadata(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str, s
 
 
 def _names(head: dict[str, str], where: dict[str, str], n: int, path: Path) -> list[str]:
-    names: dict[int, str] = {}
-    taken: dict[str, int] = {}
-    for key, value in head.items():
+    number_of: dict[str, int] = {}
+    for key, name in head.items():
         if match := re.fullmatch(r"ALTERNATIVE NAME (.*)", key):
             number = whole_number(match[1], where[key], "alternative's number")
             if number > n:
                 fail(where[key], f"there are {n} alternatives, but this is the name of number {number}")
-            check_name(value, where[key])
-            if value in taken:
-                fail(where[key], f"alternative {taken[value]} has the name {value!r} already")
-            names[number] = value
-            taken[value] = number
+            check_name(name, where[key])
+            if name in number_of:
+                fail(where[key], f"alternative {number_of[name]} has the name {name!r} already")
+            number_of[name] = number
+    names = {number: name for name, number in number_of.items()}
     for number in range(1, min(n, len(names) + 1) + 1):
         if number not in names:
             fail(str(path), f"there are {n} alternatives, but '# ALTERNATIVE NAME {number}: …' is missing")
     return [names[number] for number in range(1, n + 1)]
 
 
-def _order(line: str, place: str, n: int) -> tuple[list[int], int]:
+def _order(line: str, place: str, n: int) -> tuple[tuple[int, ...], int]:
     """The ranks and the count of a line ``count: 1,{2,3},4``."""
     count_text, colon, order = line.partition(":")
     if not colon:
         fail(place, f"expected 'count: 1,2,…' but there is no colon in {_short(line)}")
     count = whole_number(count_text, place, "count")
-    groups: list[list[int]] = []
-    ranked: set[int] = set()
-    at, more = 0, True
+    ranks = [-1] * n
+    at, more, level = 0, True, 0
     while more:
         match = _GROUP.match(order, at)
         if match is None:
-            fail(
-                place,
-                f"expected an alternative's number or {{…}} at {_short(order[at:].strip() or 'the end')}",
-            )
-        listed = [match[1]] if match[1] else match[2].split(",")
-        group = [whole_number(number.strip(), place, "alternative's number") for number in listed]
-        for number in group:
+            rest = _short(order[at:].strip() or "the end")
+            fail(place, f"expected an alternative's number or {{…}} at {rest}")
+        for text in [match[1]] if match[1] else match[2].split(","):
+            number = whole_number(text.strip(), place, "alternative's number")
             if number > n:
                 fail(place, f"there is no alternative {number}; there are 1..{n}")
-            if number in ranked:
+            if ranks[number - 1] >= 0:
                 fail(place, f"alternative {number} is ranked twice")
-            ranked.add(number)
-        groups.append([number - 1 for number in group])
-        at, more = match.end(), match[3] == ","
-    return ranks_from_levels(groups, n), count
+            ranks[number - 1] = level
+        at, more, level = match.end(), match[3] == ",", level + 1
+    return tuple(ranks), count
 
 
-def _check_type(row: list[int], place: str, data_type: str, items: list[str]) -> None:
+def _check_type(row: Sequence[int], place: str, data_type: str, items: Sequence[str]) -> None:
     rule = f"a .{data_type} file holds {TYPES[data_type]}"
-    if data_type.startswith("s") and (
-        tie := next((level for level in levels_of(row) if len(level) > 1), None)
-    ):
-        fail(place, f"{items[tie[0]]!r} and {items[tie[1]]!r} are tied; {rule}")
-    if data_type.endswith("c") and UNRANKED in row:
-        fail(place, f"{items[row.index(UNRANKED)]!r} is not ranked; {rule}")
+    tied = next((level for level in levels_of(row) if len(level) > 1), None)
+    if data_type.startswith("s") and tied:
+        fail(place, f"{items[tied[0]]!r} and {items[tied[1]]!r} are tied; {rule}")
+    if data_type.endswith("c") and -1 in row:
+        fail(place, f"{items[row.index(-1)]!r} is not ranked; {rule}")
 
 
 def _short(text: str) -> str:

@@ -7,13 +7,7 @@ import torch
 from torch import Tensor
 
 from factorank.data.rankings.checks import check_names, check_total
-from factorank.data.rankings.ranks import (
-    check_ranks,
-    orders_from_ranks,
-    ranks_from_orders,
-    ranks_from_scores,
-    tied_rows,
-)
+from factorank.data.rankings.ranks import check_ranks, ranks_from_orders, tied_rows
 from factorank.errors import RankingsError
 from factorank.permutations import check_integer
 
@@ -53,29 +47,20 @@ class Rankings:
     def __post_init__(self) -> None:
         check_integer(self.ranks, "Rankings takes ranks", RankingsError)
         items, ranks = tuple(check_names(self.items, "items")), self.ranks.to("cpu", torch.int64)
-        if ranks.ndim != 2 or ranks.shape[1] != len(items):
-            raise RankingsError(
-                f"there are {len(items)} items, so ranks are (rows, {len(items)}), not {tuple(ranks.shape)}"
-            )
+        n, shape = len(items), tuple(ranks.shape)
+        if len(shape) != 2 or shape[1] != n:
+            raise RankingsError(f"there are {n} items, so ranks are (rows, {n}), not {shape}")
         counts = torch.ones(len(ranks), dtype=torch.int64) if self.counts is None else self.counts
         check_integer(counts, "Rankings takes counts", RankingsError)
         counts = counts.to("cpu", torch.int64)
-        if counts.shape != ranks.shape[:1]:
-            raise RankingsError(
-                f"there are {len(ranks)} rows, so counts are ({len(ranks)},), not {tuple(counts.shape)}"
-            )
+        if tuple(counts.shape) != shape[:1]:
+            raise RankingsError(f"each row has a count, so counts are {shape[:1]}, not {tuple(counts.shape)}")
         if (counts < 1).any():
             row = int((counts < 1).int().argmax())
             raise RankingsError(f"has count {int(counts[row])}; a count is at least 1", row=row)
         check_total(counts.tolist(), "counts")
         check_ranks(ranks)
-        for name, value in (
-            ("items", items),
-            ("ranks", ranks),
-            ("counts", counts),
-            ("metadata", dict(self.metadata)),
-        ):
-            object.__setattr__(self, name, value)
+        vars(self).update(items=items, ranks=ranks, counts=counts, metadata=dict(self.metadata))
 
     @classmethod
     def from_orders(
@@ -103,13 +88,15 @@ class Rankings:
         tensor([[ 1,  0,  1],
                 [ 1, -1,  0]])
         """
-        if not isinstance(scores, Tensor):
-            raise RankingsError(
-                f"Rankings.from_scores takes a tensor of scores (rows, n), not a {type(scores).__name__}"
-            )
-        if scores.ndim != 2:
-            raise RankingsError(f"Rankings.from_scores takes scores (rows, n), not {tuple(scores.shape)}")
-        return cls(numbered_items(scores.shape[1]) if items is None else items, ranks_from_scores(scores))
+        if not isinstance(scores, Tensor) or scores.ndim != 2:
+            got = tuple(scores.shape) if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
+            raise RankingsError(f"Rankings.from_scores takes a tensor of scores (rows, n), not {got}")
+        below = scores.to(torch.float64).nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+        ordered, order = below.sort(dim=1, descending=True, stable=True)
+        levels = torch.zeros(scores.shape, dtype=torch.int64)
+        levels[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).cumsum(1)
+        ranks = torch.empty_like(levels).scatter_(1, order, levels).masked_fill(scores.isnan(), -1)
+        return cls(numbered_items(scores.shape[1]) if items is None else items, ranks)
 
     @property
     def n(self) -> int:
@@ -149,13 +136,14 @@ class Rankings:
             ranks = self.ranks[row].tolist()
             first = next(item for item, rank in enumerate(ranks) if rank >= 0 and ranks.count(rank) > 1)
             second = ranks.index(ranks[first], first + 1)
-            raise RankingsError(
-                f"ties {self.items[first]!r} and {self.items[second]!r};"
-                " {parameter} puts tied items in a random order",
-                parameter="break_ties",
-                row=row,
-            )
-        return orders_from_ranks(self.ranks)
+            names = f"{self.items[first]!r} and {self.items[second]!r}"
+            advice = "{parameter} puts tied items in a random order"
+            raise RankingsError(f"ties {names}; {advice}", parameter="break_ties", row=row)
+        orders = torch.full((len(self), self.n + 1), -1)  # the last column takes the unranked items
+        orders.scatter_(
+            1, self.ranks.where(self.ranks >= 0, self.n), torch.arange(self.n).expand_as(self.ranks)
+        )
+        return orders[:, :-1].contiguous()
 
     def check_complete(self, advice: str, parameter: str | None = None) -> None:
         """Refuse rankings that leave items out, with an error that ends in ``advice``."""
@@ -185,10 +173,8 @@ class Rankings:
         number = {name: column for column, name in enumerate(self.items)}
         if odd := sorted(set(number) - set(items)) or sorted(set(items) - set(number)):
             mine, others = sources
-            where = mine if odd[0] in number else others
-            raise RankingsError(
-                f"the items of {mine} are not those of {others}: {odd[0]!r} is in {where} only"
-            )
+            only = f"{odd[0]!r} is in {mine if odd[0] in number else others} only"
+            raise RankingsError(f"the items of {mine} are not those of {others}: {only}")
         return Rankings(items, self.ranks[:, [number[name] for name in items]], self.counts, self.metadata)
 
     def break_ties(self, generator: torch.Generator | None = None) -> "Rankings":
@@ -218,19 +204,17 @@ class Rankings:
         >>> train.voters, held_out.voters
         (75, 25)
         """
+        voters = self.voters
         if not 0 < held_out < 1:
-            raise RankingsError(
-                f"the fraction held out lies between 0 and 1, not at {held_out}", parameter="held_out"
-            )
-        _check_voters(self.voters, "split")
-        held = round(held_out * self.voters)
-        if not 0 < held < self.voters:
-            raise RankingsError(
-                f"a fraction of {held_out} of {self.voters} voters leaves one part empty",
-                parameter="held_out",
-            )
+            fault = f"the fraction held out lies between 0 and 1, not at {held_out}"
+            raise RankingsError(fault, parameter="held_out")
+        _check_voters(voters, "split")
+        held = round(held_out * voters)
+        if not 0 < held < voters:
+            fault = f"a fraction of {held_out} of {voters} voters leaves one part empty"
+            raise RankingsError(fault, parameter="held_out")
         row_of_voter = torch.arange(len(self)).repeat_interleave(self.counts)
-        chosen = row_of_voter[torch.randperm(self.voters, generator=generator)[:held]]
+        chosen = row_of_voter[torch.randperm(voters, generator=generator)[:held]]
         there = torch.bincount(chosen, minlength=len(self))
         return self._with_counts(self.counts - there), self._with_counts(there)
 
