@@ -6,15 +6,16 @@ Importing the package registers how every law is conditioned.
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.amp import AMP
 from factorank.distributions.conditioning.approximate import AMPConditioned
-from factorank.distributions.conditioning.conditioned import Conditioned
-from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration
+from factorank.distributions.conditioning.conditioned import (
+    Conditioned,
+    ConditionedByEnumeration,
+    ConditionedUniform,
+)
 from factorank.distributions.conditioning.factorized import ConditionedFactorized
 from factorank.distributions.conditioning.mixture import ConditionedMixture
 from factorank.distributions.conditioning.plackett_luce import ConditionedPlackettLuce
 from factorank.distributions.conditioning.rejection import ConditionedByRejection
 from factorank.distributions.conditioning.rules import ImpossibleObservation, RareObservation
-from factorank.distributions.conditioning.uniform import ConditionedUniform
-from factorank.distributions.constraints import permutation
 from factorank.distributions.fitting.consensus import Consensus, consensus
 from factorank.distributions.fitting.report import FitError, FitReport, FitWarning
 from factorank.distributions.generalized_mallows import GeneralizedMallows
@@ -22,6 +23,7 @@ from factorank.distributions.grim import GRIM
 from factorank.distributions.kl import expected_kendall
 from factorank.distributions.mallows import Mallows
 from factorank.distributions.mixture import Mixture
+from factorank.distributions.parameters import permutation
 from factorank.distributions.partial_orders import PartialOrders
 from factorank.distributions.plackett_luce import PlackettLuce
 from factorank.distributions.rim import RIM

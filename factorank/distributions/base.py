@@ -10,9 +10,9 @@ from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 from torch.types import _size
 
-from factorank.distributions.conditioning.rules import Effort, condition
-from factorank.distributions.constraints import check_parameter, permutation, show
-from factorank.distributions.estimates import Estimate, count_places, mean_estimate
+from factorank.distributions.conditioning.rules import MAX_DRAWS, MAX_STATES, Effort, condition
+from factorank.distributions.drawing import Estimate, count_places, mean_estimate
+from factorank.distributions.parameters import check_parameter, permutation, show
 from factorank.errors import DistributionError, FactorankError, PermutationError
 from factorank.lexicographic import permutation_at
 from factorank.permutations import (
@@ -38,12 +38,9 @@ class PermutationDistribution(Distribution):
     sample shape and ``log_prob`` with gradients to the parameters, and works in ``MixtureSameFamily``. Orders
     are int64, best item first. ``mean_ranks``, ``marginals`` and ``condition`` are added to torch's methods.
 
-    Learned laws (:class:`factorank.models.PermutationLaw`) are of this kind, too.
-
     Results are exact. A classical law refuses where nothing exact is feasible; methods that take ``samples=``
-    then give a Monte-Carlo estimate. A learned law
-    estimates what ``estimates`` names without being asked. :meth:`estimate` gives an estimate with its
-    standard error.
+    then give a Monte-Carlo estimate. A learned law (:class:`factorank.models.PermutationLaw`) estimates what
+    ``estimates`` names without being asked. :meth:`estimate` gives an estimate with its standard error.
 
     A law of your own defines ``arg_constraints`` (for each of its tensors ``(*batch, *own)``, by name),
     ``_log_prob`` and ``_sample``. Everything else then works: by enumeration up to n = 8, by a formula where
@@ -193,8 +190,8 @@ class PermutationDistribution(Distribution):
         self,
         observed: Sequence[int] | Tensor,
         *,
-        max_states: int | None = None,
-        samples: int | None = None,
+        max_states: int = MAX_STATES,
+        samples: int = MAX_DRAWS,
         generator: torch.Generator | None = None,
     ) -> "PermutationDistribution":
         """The law restricted to the orders that have the observed items in this relative order, renormalised.
@@ -208,10 +205,9 @@ class PermutationDistribution(Distribution):
 
         Args:
             observed: the items, best first.
-            max_states: the largest table of the dynamic programme, or list of orders, that is still computed;
-                ``factorank.distributions.conditioning.rules.MAX_STATES`` unless given.
+            max_states: the largest table of the dynamic programme, or list of orders, that is still computed.
             samples: the largest number of draws that rejection makes to estimate the probability of the
-                observation; ``factorank.distributions.conditioning.rules.MAX_DRAWS`` unless given.
+                observation.
             generator: of the draws of an estimate; without one they have a fixed seed.
 
         >>> import factorank as fr
@@ -219,7 +215,7 @@ class PermutationDistribution(Distribution):
         >>> law.enumerate_support().tolist(), law.log_prob(law.mode).exp()
         ([[1, 2, 0], [2, 0, 1], [2, 1, 0]], tensor(0.5521))
         """
-        return condition(self, observed, Effort.checked(max_states, samples, generator))
+        return condition(self, observed, Effort(max_states, samples, generator))
 
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         """The same law with its batch dimensions expanded to ``batch_shape``; nothing is copied."""

@@ -10,9 +10,8 @@ from torch.distributions import constraints
 
 from factorank.codes import code
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.constraints import permutation
 from factorank.distributions.drawing import draw_index
-from factorank.distributions.parameters import as_orders, relative_to
+from factorank.distributions.parameters import as_orders, permutation, relative_to
 from factorank.errors import DistributionError
 
 

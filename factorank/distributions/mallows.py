@@ -10,7 +10,6 @@ from torch.distributions import constraints
 
 from factorank.codes import code
 from factorank.distances import kendall
-from factorank.distributions.constraints import nonnegative_vector, permutation
 from factorank.distributions.fitting.checks import Unranked, check_unused, complete_votes, reference_order
 from factorank.distributions.fitting.consensus import disagreement, kemeny, pairwise_counts
 from factorank.distributions.fitting.dispersion import fit_mallows_phi
@@ -18,7 +17,14 @@ from factorank.distributions.fitting.em import Votes, hold_out
 from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
 from factorank.distributions.fitting.report import FitError, FitReport
 from factorank.distributions.geometric import GeometricDistribution, draw_geometric, times_log
-from factorank.distributions.parameters import as_orders, as_reals, common_batch, compact
+from factorank.distributions.parameters import (
+    as_orders,
+    as_reals,
+    common_batch,
+    compact,
+    nonnegative_vector,
+    permutation,
+)
 from factorank.distributions.partial_orders import PartialOrders
 from factorank.errors import DistributionError
 

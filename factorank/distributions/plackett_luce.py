@@ -10,13 +10,12 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.constraints import finite_vector
 from factorank.distributions.drawing import log1p_, log_, map_uniform
 from factorank.distributions.fitting.checks import Unranked, check_strength, padded_orders, row_weights
 from factorank.distributions.fitting.choices import beats, climb, collect_choices, explain, split_choices
 from factorank.distributions.fitting.graphs import strongly_connected
 from factorank.distributions.fitting.report import FitReport, FitWarning
-from factorank.distributions.parameters import as_reals, compact
+from factorank.distributions.parameters import as_reals, compact, finite_vector
 from factorank.errors import DistributionError
 
 LARGEST_SUBSETS = 12

@@ -10,12 +10,11 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.codes import Insertion
-from factorank.distributions.constraints import permutation
 from factorank.distributions.factorized import FactorizedDistribution
 from factorank.distributions.fitting.checks import check_strength, complete_votes, reference_order
 from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
 from factorank.distributions.fitting.report import FitReport
-from factorank.distributions.parameters import as_orders, as_reals, common_batch
+from factorank.distributions.parameters import as_orders, as_reals, common_batch, permutation
 from factorank.errors import DistributionError
 from factorank.permutations import compose, inverse
 

@@ -12,7 +12,7 @@ from torch.types import _size
 
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.rules import Effort, conditioning_rule
-from factorank.distributions.constraints import permutation
+from factorank.distributions.parameters import permutation
 from factorank.errors import FactorankError, ModelError
 from factorank.models import orders
 from factorank.models.chunks import Sampler, aligned, batch_of, chunks, score

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.conditioning.rules import Effort
+from factorank.distributions.conditioning.rules import Effort, condition
 from factorank.distributions.places import code_places
 from factorank.distributions.rim import RIM
 from factorank.models.chunks import aligned, chunks
@@ -151,7 +151,7 @@ class MaskedLaw(PermutationLaw):
             if reference is not None:
                 rows = reference.expand(self.conditions.rows, self.n)
                 reference = rows.view(*self.batch_shape, self.n)
-            return RIM(logits=self.log_table(), reference=reference).condition(observed, **effort.options())
+            return condition(RIM(logits=self.log_table(), reference=reference), observed, effort)
         one_by_one = self.nfe == self.n and self.unmask == "left-to-right"
         return self._with_first_fixed(observed) if one_by_one else None
 

@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.constraints import finite_vector
 from factorank.distributions.drawing import standard_gumbel
-from factorank.distributions.parameters import as_reals
+from factorank.distributions.parameters import as_reals, finite_vector
 from factorank.errors import DistributionError
 from factorank.permutations import cannot_check
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from factorank.codes import code
 from factorank.distributions.conditioning.amp import effective_sample_size
-from factorank.distributions.conditioning.conditioned import Conditioned
-from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration, enumerable
+from factorank.distributions.conditioning.conditioned import Conditioned, ConditionedByEnumeration
 from factorank.distributions.conditioning.rules import Effort, conditioning_rule
 from factorank.distributions.drawing import draw_index
 from factorank.distributions.factorized import FactorizedDistribution
@@ -198,4 +197,4 @@ def _restricted(
 
 @conditioning_rule(GRIM)
 def _condition_grim(law: GRIM, observed: Tensor, effort: Effort) -> Conditioned:
-    return (ConditionedByEnumeration if enumerable(law, effort) else AMPConditioned)(law, observed)
+    return (ConditionedByEnumeration if effort.lists(law) else AMPConditioned)(law, observed)

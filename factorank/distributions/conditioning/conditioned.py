@@ -1,4 +1,7 @@
-"""The base class of laws given the relative order of some items, and the case that all were observed."""
+"""Laws given the relative order of some items: the base class, and the cases that need little.
+
+These are: all items were observed, the uniform law, and any law on few items.
+"""
 
 import math
 from typing import Any, Self
@@ -8,7 +11,9 @@ from torch import Tensor
 from torch.types import _size
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.conditioning.rules import Effort, ImpossibleObservation, conditioning_rule
+from factorank.distributions.conditioning.rules import ImpossibleObservation, conditioning_rule
+from factorank.distributions.drawing import draw_index
+from factorank.distributions.uniform import Uniform
 from factorank.errors import DistributionError
 from factorank.permutations import inverse
 
@@ -96,8 +101,8 @@ class ConditionedOnAll(Conditioned):
         super().__init__(law, observed, law.log_prob(observed) if law.exact else None)
 
     def _log_prob(self, order: Tensor) -> Tensor:
-        like = torch.zeros((), device=self.device) if self._log_evidence is None else self._log_evidence
-        zero = torch.zeros_like(like)
+        dtype = None if self._log_evidence is None else self._log_evidence.dtype
+        zero = torch.zeros((), dtype=dtype, device=self.device)
         shape = torch.broadcast_shapes(order.shape[:-1], self.batch_shape)
         return torch.where(self.agrees(order), zero, -math.inf).expand(shape)
 
@@ -116,8 +121,46 @@ class ConditionedOnAll(Conditioned):
         return stands.to(self._certain().dtype).expand(*self.batch_shape, self.n, self.n)
 
 
-@conditioning_rule()
-def _condition_on_all(
-    law: PermutationDistribution, observed: Tensor, effort: Effort
-) -> ConditionedOnAll | None:
-    return ConditionedOnAll(law, observed) if len(observed) == law.n else None
+conditioning_rule()(
+    lambda law, observed, effort: ConditionedOnAll(law, observed) if len(observed) == law.n else None
+)
+
+
+class ConditionedUniform(Conditioned):
+    """Uniform over the orders that agree with the observation; exact."""
+
+    def __init__(self, law: Uniform, observed: Tensor) -> None:
+        super().__init__(law, observed, law._zero - math.lgamma(len(observed) + 1))
+
+    def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
+        return self._chained(self.law.sample(shape, generator=generator))
+
+    def _entropy(self) -> Tensor:
+        return self.law.entropy() + self.log_evidence
+
+    @property
+    def mode(self) -> Tensor:
+        return self._chained(self.law.mode)
+
+
+conditioning_rule(Uniform)(lambda law, observed, effort: ConditionedUniform(law, observed))
+
+
+class ConditionedByEnumeration(Conditioned):
+    """A law on few items given the order of some; exact, from a list of all orders that agree."""
+
+    def __init__(self, law: PermutationDistribution, observed: Tensor) -> None:
+        orders, log_probs = law._enumerated("condition")
+        self.law, self.observed = law, observed
+        kept = self.agrees(orders)
+        self._orders, self._log_probs = orders[kept], log_probs[kept]
+        super().__init__(law, observed, self._log_probs.logsumexp(0))
+
+    def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
+        log_probs = self._log_probs.movedim(0, -1) - self.log_evidence[..., None]
+        return self._orders[draw_index(log_probs.expand(*shape, *self.batch_shape, -1), generator)]
+
+    def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
+        new = super().expand(batch_shape, _instance)
+        new._log_probs = self._log_probs.movedim(0, -1).expand(*batch_shape, -1).movedim(-1, 0)
+        return new

@@ -9,9 +9,7 @@ from torch.types import _size
 from factorank.codes import code
 from factorank.distributions.conditioning.approximate import AMPConditioned
 from factorank.distributions.conditioning.conditioned import Conditioned
-from factorank.distributions.conditioning.programmes.insertion import InsertionProgramme
-from factorank.distributions.conditioning.programmes.lehmer import LehmerProgramme
-from factorank.distributions.conditioning.programmes.programme import Programme
+from factorank.distributions.conditioning.programmes import InsertionProgramme, LehmerProgramme
 from factorank.distributions.conditioning.rules import Effort, conditioning_rule
 from factorank.distributions.factorized import FactorizedDistribution
 from factorank.permutations import inverse
@@ -27,16 +25,21 @@ class ConditionedFactorized(Conditioned):
 
     def __init__(self, law: FactorizedDistribution, observed: Tensor) -> None:
         self._code = "insertion" if "insertion" in law.code_names else "lehmer"
-        table = law._digits(self._code)
-        tables = table.expand(*law.batch_shape, law.n, law.n).reshape(law.batch_shape.numel(), law.n, law.n)
-        chains = _chains(law, observed)
+        self.law, self.observed = law, observed
+        tables = self._tables()
         self._programmes = [
-            _programme(law, chain).run(rows) for chain, rows in zip(chains, tables, strict=True)
+            programme.run(table)
+            for programme, table in zip(_programmes(law, observed, best=False), tables, strict=True)
         ]
-        self._rows = torch.arange(len(self._programmes), device=law.device).view(law.batch_shape)
+        self._rows = torch.arange(len(tables), device=law.device).view(law.batch_shape)
         evidence = [programme.log_evidence for programme in self._programmes]
-        log_evidence = torch.stack(evidence) if evidence else table.new_zeros(0)
-        super().__init__(law, observed, log_evidence.to(table.dtype).view(law.batch_shape))
+        log_evidence = torch.stack(evidence) if evidence else tables.new_zeros(0)
+        super().__init__(law, observed, log_evidence.to(tables.dtype).view(law.batch_shape))
+
+    def _tables(self) -> Tensor:
+        """The digits' log-probabilities of each row of the batch, ``(rows, n, n)``."""
+        n, batch = self.law.n, self.law.batch_shape
+        return self.law._digits(self._code).expand(*batch, n, n).reshape(batch.numel(), n, n)
 
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         new = super().expand(batch_shape, _instance)
@@ -46,19 +49,11 @@ class ConditionedFactorized(Conditioned):
     @property
     def mode(self) -> Tensor:
         """A most likely order that agrees with the observation; exact, by the same dynamic programme."""
-        chains = _chains(self.law, self.observed)
-        tables = self.law._digits(self._code).detach().expand(*self.batch_shape, self.n, self.n)
-        tables = tables.reshape(-1, self.n, self.n)
-        best = [
-            _programme(self.law, c, best=True).run(t).sample(1, None)
-            for c, t in zip(chains, tables, strict=True)
-        ]
-        digits = (
-            torch.stack(best).view(*self.batch_shape, self.n)
-            if best
-            else self._rows[..., None].expand(*self.batch_shape, self.n)
-        )
-        return self._order(digits)
+        programmes = _programmes(self.law, self.observed, best=True)
+        digits = torch.empty((len(programmes), self.n), dtype=torch.int64, device=self.device)
+        for row, (programme, table) in enumerate(zip(programmes, self._tables().detach(), strict=True)):
+            digits[row] = programme.run(table).sample(1, None)
+        return self._order(digits.view(*self.batch_shape, self.n))
 
     def _order(self, digits: Tensor) -> Tensor:
         return self.law._absolute(code(self._code).decode(digits, check=False))
@@ -74,17 +69,17 @@ class ConditionedFactorized(Conditioned):
 
 def states_needed(law: FactorizedDistribution, observed: Tensor, limit: int) -> int:
     """How many states the largest dynamic programme of the batch has, or a number above the limit."""
-    return max((_programme(law, chain).states(limit) for chain in _chains(law, observed)), default=0)
+    programmes = _programmes(law, observed, best=False)
+    return max((programme.states(limit) for programme in programmes), default=0)
 
 
-def _chains(law: FactorizedDistribution, observed: Tensor) -> list[list[int]]:
-    """For each row of the batch: the observed items by their place in the reference."""
-    ranks = inverse(law._reference, check=False)[..., observed]
-    return ranks.reshape(law.batch_shape.numel(), len(observed)).tolist()
-
-
-def _programme(law: FactorizedDistribution, chain: list[int], best: bool = False) -> Programme:
-    return (InsertionProgramme if "insertion" in law.code_names else LehmerProgramme)(chain, law.n, best)
+def _programmes(
+    law: FactorizedDistribution, observed: Tensor, best: bool
+) -> list[InsertionProgramme | LehmerProgramme]:
+    """For each row of the batch, whose observed items are named by their place in the reference."""
+    kind = InsertionProgramme if "insertion" in law.code_names else LehmerProgramme
+    chains = inverse(law._reference, check=False)[..., observed].reshape(-1, len(observed))
+    return [kind(chain, law.n, best) for chain in chains.tolist()]
 
 
 @conditioning_rule(FactorizedDistribution)

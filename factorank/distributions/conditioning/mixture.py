@@ -13,6 +13,7 @@ from factorank.distributions.conditioning.rules import (
     Effort,
     ImpossibleObservation,
     RareObservation,
+    condition,
     conditioning_rule,
 )
 from factorank.distributions.mixture import Mixture
@@ -60,7 +61,7 @@ def _condition_mixture(
             if weight == 0:
                 continue
             try:
-                conditioned = law.condition(observed, **effort.options())
+                conditioned = condition(law, observed, effort)
             except ImpossibleObservation:
                 continue
             log_evidence = _log_evidence(conditioned, generator)

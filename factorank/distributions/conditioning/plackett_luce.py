@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.conditioning.conditioned import Conditioned
-from factorank.distributions.conditioning.rules import Effort, conditioning_rule
+from factorank.distributions.conditioning.rules import conditioning_rule
 from factorank.distributions.drawing import map_uniform
 from factorank.distributions.plackett_luce import (
     PlackettLuce,
@@ -110,6 +110,4 @@ def _merge(first: Tensor, second: Tensor, logits: Tensor) -> Tensor:
     return torch.stack(order, -1)
 
 
-@conditioning_rule(PlackettLuce)
-def _condition_plackett_luce(law: PlackettLuce, observed: Tensor, effort: Effort) -> ConditionedPlackettLuce:
-    return ConditionedPlackettLuce(law, observed)
+conditioning_rule(PlackettLuce)(lambda law, observed, effort: ConditionedPlackettLuce(law, observed))

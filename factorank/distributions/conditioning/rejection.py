@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.types import _size
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.conditioning.conditioned import Conditioned
-from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration, enumerable
+from factorank.distributions.conditioning.conditioned import Conditioned, ConditionedByEnumeration
 from factorank.distributions.conditioning.rules import (
     LEAST_ACCEPTED,
     MAX_DRAWS,
@@ -17,8 +16,8 @@ from factorank.distributions.conditioning.rules import (
     RareObservation,
     conditioning_rule,
 )
-from factorank.distributions.constraints import permutation
-from factorank.distributions.estimates import count_places
+from factorank.distributions.drawing import count_places
+from factorank.distributions.parameters import permutation
 from factorank.errors import DistributionError
 from factorank.permutations import is_permutation
 
@@ -162,7 +161,7 @@ class ConditionedByRejection(Conditioned):
 def _condition_any(
     law: PermutationDistribution, observed: Tensor, effort: Effort
 ) -> ConditionedByEnumeration | ConditionedByRejection:
-    if enumerable(law, effort):
+    if effort.lists(law):
         return ConditionedByEnumeration(law, observed)
     generator = effort.seeded(law.device)
     return ConditionedByRejection(law, observed, samples=effort.samples, generator=generator)

@@ -3,6 +3,7 @@
 The base class calls :func:`condition`; no law needs to import the laws that come out of it.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,26 +32,16 @@ class Effort:
     samples: int = MAX_DRAWS
     generator: torch.Generator | None = None
 
-    @classmethod
-    def checked(
-        cls, max_states: int | None, samples: int | None, generator: torch.Generator | None
-    ) -> "Effort":
-        """The effort with defaults for what is None."""
-        if samples is not None and (
-            isinstance(samples, bool) or not isinstance(samples, int) or samples < LEAST_ACCEPTED
-        ):
+    def __post_init__(self) -> None:
+        samples: object = self.samples
+        if isinstance(samples, bool) or not isinstance(samples, int) or samples < LEAST_ACCEPTED:
             raise DistributionError(
                 f"conditioning takes at least {LEAST_ACCEPTED} samples, a whole number, not {samples!r}"
             )
-        return cls(
-            MAX_STATES if max_states is None else max_states,
-            MAX_DRAWS if samples is None else samples,
-            generator,
-        )
 
-    def options(self) -> dict[str, Any]:
-        """The same as options of ``law.condition``."""
-        return {"max_states": self.max_states, "samples": self.samples, "generator": self.generator}
+    def lists(self, law: "PermutationDistribution") -> bool:
+        """Whether the orders of the law are few enough to be listed, with exact probabilities."""
+        return law.enumerable and math.factorial(law.n) <= self.max_states
 
     def seeded(self, device: torch.device) -> torch.Generator:
         """The generator, or a new one with a fixed seed, so that the same call gives the same law."""

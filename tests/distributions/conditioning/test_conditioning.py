@@ -10,12 +10,14 @@ from torch.distributions import Categorical, MixtureSameFamily
 import factorank as fr
 from factorank.distributions import PermutationDistribution
 from factorank.distributions.conditioning.approximate import AMPConditioned
-from factorank.distributions.conditioning.conditioned import ConditionedOnAll
-from factorank.distributions.conditioning.enumeration import ConditionedByEnumeration
+from factorank.distributions.conditioning.conditioned import (
+    ConditionedByEnumeration,
+    ConditionedOnAll,
+    ConditionedUniform,
+)
 from factorank.distributions.conditioning.factorized import ConditionedFactorized
 from factorank.distributions.conditioning.plackett_luce import ConditionedPlackettLuce
 from factorank.distributions.conditioning.rejection import ConditionedByRejection
-from factorank.distributions.conditioning.uniform import ConditionedUniform
 from tests.distributions.draws import all_orders, p_value
 from tests.distributions.law_cases import CASES
 

@@ -1,1 +1,0 @@
-"""The dynamic programmes that condition factorized laws, one for each code."""
