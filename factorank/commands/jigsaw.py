@@ -114,7 +114,13 @@ class JigsawTrain(PictureOptions):
         scoring = Scoring(self.split, self.nfe, self.unmask, most=self.most)
         try:
             rows = run(
-                [chosen], self.out, scoring, pictures=self.read(), say=say, watch_every=self.watch_every
+                [chosen],
+                self.out,
+                scoring,
+                pictures=self.read(),
+                command=command_line(),
+                say=say,
+                watch_every=self.watch_every,
             )
         except OtherRunError as error:
             raise FactorankError(other_run(error, self)) from None

@@ -9,7 +9,7 @@ work in these points:
 * a perceptron on all pixels of a piece instead of convolutions with pooling;
 * rounds of attention between pieces whose edges match (:class:`factorank.jigsaw.edges.EdgeAttention`);
 * hints from which the encoder learns the slots, and a draft of the code that it gives the network
-  (:mod:`factorank.jigsaw.hints`);
+  (:class:`factorank.jigsaw.HintedModel`);
 * crops and flips, and one right order for identical pieces;
 * a high learning rate that falls to zero, with a moving average of the weights;
 * training with everything masked, which is the state at one evaluation.
@@ -33,15 +33,7 @@ from torch import Tensor
 from factorank.baselines.ordering import OrderingModel
 from factorank.data.picture_sets import Pictures, cifar10
 from factorank.errors import FactorankError
-from factorank.experiments.record import (
-    changes,
-    gather_rows,
-    keywords,
-    measured_already,
-    provenance,
-    write_measured,
-    write_results,
-)
+from factorank.experiments import record
 from factorank.files import read_json_lines
 from factorank.jigsaw import (
     JigsawSetting,
@@ -55,18 +47,10 @@ from factorank.jigsaw import (
 from factorank.jigsaw.model import JigsawModel
 from factorank.jigsaw.settings import PRESETS
 from factorank.jigsaw.solving import assigns
-from factorank.jigsaw.training import begin_run, history, time_left, time_to
-from factorank.models.model import Objective
+from factorank.jigsaw.training import begin_run, history
 from factorank.training import TrainResult
 
 SPLITS = ("test", "held_out")
-OPTIONS = (
-    *("grid", "code", "objective", "direction", "masks", "encoder", "rounds", "hints", "augment", "width"),
-    *("depth", "batch_size", "optimizer", "lr", "ema", "seconds", "steps", "seed", "label"),
-)
-"""The fields of a setting for which ``factorank jigsaw train`` has options, beside the preset."""
-SCORING_OPTIONS = ("split", "nfes", "unmask", "most", "watch_every", "pictures")
-"""What it has options for beside those of the setting."""
 ABLATIONS: dict[str, dict[str, Any]] = {
     "all": {},
     "no-neighbours": {"encoder": "mlp"},
@@ -90,19 +74,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 
 def ablations(**common: Any) -> list[JigsawSetting]:
     """The default setting by AdamW with one thing changed at a time; ``common`` holds for all."""
-    base = {"optimizer": "adamw"}
-    return [setting(**(base | {"label": label} | change | common)) for label, change in ABLATIONS.items()]
-
-
-def every_code(**common: Any) -> list[JigsawSetting]:
-    """All codes with both objectives, for the paper's comparison."""
-    codes = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
-    objectives: tuple[Objective, ...] = ("masked", "autoregressive")
-    return [
-        setting(**({"label": "codes", "code": code, "objective": objective} | common))
-        for code in codes
-        for objective in objectives
-    ]
+    base = {"optimizer": "adamw"} | common
+    return [setting(**(base | {"label": label} | change)) for label, change in ABLATIONS.items()]
 
 
 @dataclass(frozen=True)
@@ -116,9 +89,8 @@ class Scoring:
     unmask: str = "confident"
     """For masked models: which positions are revealed first."""
     beam: int | None = None
-    """See :class:`factorank.jigsaw.Search`, also for the next two."""
+    """See :class:`factorank.jigsaw.Search`, also for the next one."""
     assign: bool | None = None
-    tries: int = 1
     most: int | None = None
     """The most puzzles that are scored."""
 
@@ -134,11 +106,11 @@ def score(
 ) -> Iterator[dict[str, Any]]:
     """A flat row for each number of evaluations: how well, and how fast, the model solves the pictures.
 
-    Autoregressive models take n evaluations, baselines as many as they need. Every try counts as evaluations.
+    Autoregressive models take n evaluations, baselines as many as they need.
     """
     scoring = scoring or Scoring()
     pictures = pictures[: scoring.most].to(next(model.parameters()).device)
-    search = Search(beam=scoring.beam, assign=scoring.assign, tries=scoring.tries)
+    search = Search(beam=scoring.beam, assign=scoring.assign)
     masked = chosen.method == "factorank" and chosen.objective == "masked"
     nfes, unmask, beam = scoring.nfes, None, None
     if isinstance(model, OrderingModel):
@@ -152,15 +124,14 @@ def score(
         if masked:
             search = replace(search, nfe=nfe, unmask=unmask, beam=None)
         solver = partial(solve_puzzles, model, search=search)
-        scores = evaluate(solver, pictures, chosen.grid, chosen.direction_used).summary()
+        scores = evaluate(solver, pictures, chosen.grid, chosen.direction_used)
         yield {
             "experiment": "jigsaw",
             **described(chosen),
             "unmask": unmask,
-            "nfe": nfe * scoring.tries,
+            "nfe": nfe,
             "beam": scoring.beam or beam,
             "assign": assigns(model, search),
-            "tries": scoring.tries,
             "parameters": sum(weight.numel() for weight in model.parameters()),
             **scores,
             "per_second": round(puzzles_per_second(solver, pictures, chosen.grid), 1),
@@ -174,7 +145,7 @@ def run(
     scoring: Scoring | None = None,
     *,
     pictures: Pictures | None = None,
-    call_seconds: float | None = None,
+    command: str | None = None,
     say: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> list[dict[str, Any]]:
@@ -182,11 +153,10 @@ def run(
 
     Each setting has a folder under ``out``, and ``out/jigsaw.jsonl`` holds the rows of all that are there. A
     setting whose rows are there is not run again, and refused if they were scored in another way; a run that
-    was stopped is resumed. ``call_seconds`` is the time of the whole call: settings with ``steps`` stop in
-    time and go on with the next call, and those with ``seconds`` are begun only if there is time for them.
-    ``pictures`` are those of CIFAR-10 unless given. ``options`` go to :func:`factorank.jigsaw.learn`.
+    was stopped is resumed. ``pictures`` are those of CIFAR-10 unless given. ``command`` is what rows call
+    this call unless it is written in Python. ``options`` go to :func:`factorank.jigsaw.learn`.
     """
-    out, started, scoring = Path(out), time.perf_counter(), scoring or Scoring()
+    out, scoring = Path(out), scoring or Scoring()
     names = [chosen.name for chosen in settings]
     if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise FactorankError(f"two settings have the name {doubled[0]}; give them labels")
@@ -195,35 +165,36 @@ def run(
         folder = out / chosen.name
         if (folder / "setting.json").exists():
             begin_run(folder, chosen, options.get("start"), pictures)
-        if measured_already(folder, asdict(scoring), scoring.split):
+        if record.measured_already(folder, asdict(scoring), scoring.split):
             say(f"{chosen.name}: finished already, nothing is trained; these are its results")
             rows += read_json_lines(folder / f"{scoring.split}.jsonl")
             continue
-        left = None if call_seconds is None else call_seconds - (time.perf_counter() - started)
-        if left is not None and left <= (0 if chosen.steps else time_left(chosen, folder)):
-            say(f"{chosen.name}: not enough time left in this call")
-            continue
         pictures = pictures or cifar10()
         say(f"{chosen.name}: training")
-        model, result = learn(chosen, pictures, folder, call_seconds=left, **options)
+        model, result = learn(chosen, pictures, folder, **options)
         say(f"{chosen.name}: {outcome(chosen, result)}")
         if result.stopped == "interrupted":
             break
         if chosen.steps is not None and result.steps < chosen.steps:
             continue
-        about = _facts(chosen, scoring, result, folder, pictures.source, options)
+        about = {
+            "split": scoring.split,
+            "data": pictures.source,
+            "trained_steps": result.steps,
+            "train_seconds": round(result.seconds, 1),
+            "seconds_to_90": _reached_90(folder, "seconds"),
+            "steps_to_90": _reached_90(folder, "step"),
+            **record.provenance(command or call_of(chosen, scoring, **options)),
+        }
         scored = [row | about for row in score(chosen, model, getattr(pictures, scoring.split), scoring)]
         for row in scored:
             say(f"{chosen.name}: nfe {row['nfe']}, solved {row['solved']:.4f}, pieces {row['pieces']:.4f}")
-        write_measured(folder, asdict(scoring), scored, scoring.split)
+        record.write_measured(folder, asdict(scoring), scored, scoring.split)
         rows += scored
-        gather(out)
+        _gather(out)
     if rows:
-        gather(out)
+        _gather(out)
     return rows
-
-
-# What rows say of their run.
 
 
 def described(chosen: JigsawSetting) -> dict[str, Any]:
@@ -237,57 +208,18 @@ def described(chosen: JigsawSetting) -> dict[str, Any]:
     return row | {f"model_{name}": value for name, value in own.items()}
 
 
-def command_of(chosen: JigsawSetting, scoring: Scoring | None = None, **others: Any) -> str:
-    """The command line that trains a setting, or the call in Python where there are no such options.
+def call_of(chosen: JigsawSetting, scoring: Scoring, **options: Any) -> str:
+    """The call in Python that trains and scores a setting.
 
-    ``others`` are the remaining arguments of :func:`run` that are not as usual.
+    >>> call_of(setting("paper", grid=4), Scoring(most=100))
+    "factorank.experiments.jigsaw.run([setting('paper', grid=4)], out, Scoring(most=100))"
     """
     preset = next(name for name in (chosen.label, chosen.method, "default") if name in PRESETS)
-    changed = changes(chosen, setting(preset))
-    changed = {name: value for name, value in changed.items() if value is not None}
-    scored = changes(scoring or Scoring(), Scoring())
-    if not {*changed, *scored, *others} <= {*OPTIONS, *SCORING_OPTIONS}:
-        arguments = [f"[setting({', '.join([repr(preset), *keywords(changed)])})]", "out"]
-        arguments += [f"Scoring({', '.join(keywords(scored))})"] if scored else []
-        return f"factorank.experiments.jigsaw.run({', '.join([*arguments, *keywords(others)])})"
-    command = ["factorank jigsaw train"] + ([] if preset == "default" else [f"--preset {preset}"])
-    for name, value in (changed | scored | others).items():
-        option = {"seconds": "max-seconds", "nfes": "nfe"}.get(name, name.replace("_", "-"))
-        command.append(f"--{option} {' '.join(map(str, value)) if isinstance(value, tuple) else value}")
-    return " ".join(command)
-
-
-def _facts(
-    chosen: JigsawSetting,
-    scoring: Scoring,
-    result: TrainResult,
-    folder: Path,
-    source: str,
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    """The pictures, what training came to, and where the rows come from."""
-    watched = history(folder)
-    others = {"watch_every": options.get("watch_every", 1000), "pictures": source}
-    usual = {"watch_every": 1000, "pictures": "cifar-10"}
-    return {
-        "split": scoring.split,
-        "data": source,
-        "trained_steps": result.steps,
-        "train_seconds": round(result.seconds, 1),
-        "seconds_to_90": time_to(watched, 0.9),
-        "steps_to_90": time_to(watched, 0.9, "step"),
-        **provenance(command_of(chosen, scoring, **{k: v for k, v in others.items() if v != usual[k]})),
-    }
-
-
-# Files.
-
-
-def gather(out: str | Path) -> list[dict[str, Any]]:
-    """The rows of all settings under a folder, on test and on held-out pictures, written to one file."""
-    rows = [row for split in SPLITS for row in gather_rows(Path(out), split)]
-    write_results(Path(out) / "jigsaw.jsonl", rows)
-    return rows
+    changed = record.keywords(record.changes(chosen, setting(preset)))
+    scored = record.keywords(record.changes(scoring, Scoring()))
+    arguments = [f"[setting({', '.join([repr(preset), *changed])})]", "out"]
+    arguments += [f"Scoring({', '.join(scored)})"] if scored else []
+    return f"factorank.experiments.jigsaw.run({', '.join([*arguments, *record.keywords(options)])})"
 
 
 def outcome(chosen: JigsawSetting, result: TrainResult) -> str:
@@ -295,6 +227,15 @@ def outcome(chosen: JigsawSetting, result: TrainResult) -> str:
     text = str(result).partition("; stopped: ")[0]
     if result.stopped == "interrupted" or (chosen.steps is not None and result.steps < chosen.steps):
         return f"{text}; stopped before its end"
-    if chosen.steps is not None:
-        return f"{text}; finished"
-    return f"{text}; finished: its {chosen.seconds:g} seconds are up"
+    return f"{text}; finished" + ("" if chosen.steps else f": its {chosen.seconds:g} seconds are up")
+
+
+def _gather(out: Path) -> None:
+    """Write the rows of all settings under a folder, on test and on held-out pictures, to one file."""
+    rows = [row for split in SPLITS for row in record.gather_rows(out, split)]
+    record.write_results(out / "jigsaw.jsonl", rows)
+
+
+def _reached_90(folder: Path, unit: str) -> float | None:
+    """After how many seconds, or steps, of training 90% of the watched puzzles were solved; None if never."""
+    return next((line[unit] for line in history(folder) if line.get("solved", 0) >= 0.9), None)

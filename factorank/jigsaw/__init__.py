@@ -14,10 +14,8 @@ from factorank.data.picture_sets import Pictures, cifar10, picture_folder
 from factorank.jigsaw.answer import Answer, solve
 from factorank.jigsaw.encoder import PieceConvolution, PieceEncoder
 from factorank.jigsaw.evaluation import evaluate, puzzles_per_second
-from factorank.jigsaw.hints import HintedModel
-from factorank.jigsaw.model import new_model, setting_of
+from factorank.jigsaw.model import HintedModel, new_model, setting_of
 from factorank.jigsaw.puzzles import Puzzles, cut, join, scrambled
-from factorank.jigsaw.scores import Scores
 from factorank.jigsaw.settings import PRESETS, JigsawSetting, setting
 from factorank.jigsaw.shipped import load, load_any, shipped_models
 from factorank.jigsaw.solving import Search, solve_puzzles
@@ -32,7 +30,6 @@ __all__ = [
     "PieceConvolution",
     "PieceEncoder",
     "Puzzles",
-    "Scores",
     "Search",
     "cifar10",
     "cut",

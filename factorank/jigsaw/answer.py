@@ -10,14 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from factorank.assignment import best_assignment
 from factorank.data.pictures import read_picture, resized, square
 from factorank.errors import FactorankError
 from factorank.jigsaw.certainty import among_permutations
 from factorank.jigsaw.model import pieces_of
 from factorank.jigsaw.puzzles import cut, join
-from factorank.jigsaw.shipped import load, shipped_models
-from factorank.jigsaw.solving import Search, assigns, likeliest_order, precision_of, value_log_probs
+from factorank.jigsaw.shipped import load, not_shipped
+from factorank.jigsaw.solving import Search, assigns, law_of, precision_of, solve_puzzles, value_log_probs
 from factorank.models import PermutationModel
 from factorank.permutations import inverse, is_permutation, random_permutations
 
@@ -64,7 +63,9 @@ class Answer:
     @property
     def summary(self) -> str:
         """A line for people."""
-        solution = f"probability of the solution {_percent(self.probability)}"
+        share = 100 * self.probability
+        percent = "over 99.9%" if share > 99.95 else "below 0.1%" if share < 0.05 else f"{share:.1f}%"
+        solution = f"probability of the solution {percent}"
         if self.true_slots is None:
             return solution
         n, wrong = len(self.pieces), len(self.wrong)
@@ -97,7 +98,8 @@ def solve(
         nfe: network evaluations; 1 unless given.
         seed: decides how a picture is scrambled.
 
-    Pieces of another size than the model's are resized one by one: no pixel of another piece is used.
+    The model reads pieces of its own size. A picture is resized whole, then cut. Loose pieces are resized one
+    by one: no pixel of another piece is used.
 
     >>> import numpy as np
     >>> y, x = np.mgrid[0:96, 0:96]
@@ -111,14 +113,22 @@ def solve(
     """
     picture = square(read_picture(puzzle)) if isinstance(puzzle, str | os.PathLike) else None
     model = _model_for(grid, model)
-    side = pieces_of(model).grid
-    true_slots = None
+    encoder, true_slots = pieces_of(model), None
+    side = encoder.grid
     if picture is None:
         pieces = _checked_pieces(puzzle, side)
+        small = _resized_pieces(pieces, encoder.piece)
+    elif len(picture) < side * 2:
+        raise FactorankError(
+            f"{puzzle}: the picture has {len(picture)} pixels on its shorter side, too few for {side} pieces"
+            " of at least 2"
+        )
     else:
         true_slots = random_permutations(side**2, generator=torch.Generator().manual_seed(seed))
-        pieces = _cut_picture(picture, side, puzzle)[true_slots]
-    slots, probability = _slots(model, pieces, Search(nfe=nfe))
+        lengths = min(len(picture), LARGEST) // side, encoder.piece
+        scaled = (torch.from_numpy(resized(picture, side * length)) for length in lengths)
+        pieces, small = (cut(whole, side)[true_slots] for whole in scaled)
+    slots, probability = _slots(model, small, Search(nfe=nfe))
     return Answer((side, side), pieces, slots, probability, true_slots)
 
 
@@ -128,11 +138,7 @@ def _model_for(grid: int | tuple[int, int] | None, model: PermutationModel | Non
         if rows is None:
             raise FactorankError("a puzzle is solved with a {parameter} or a model", parameter="grid")
         if rows != columns:
-            grids = ", ".join(f"{g}×{g}" for g in shipped_models())
-            raise FactorankError(
-                f"no trained model is shipped for a grid of {rows}×{columns} (there are {grids})",
-                parameter="grid",
-            )
+            raise not_shipped(rows, columns)
         return load(rows)
     side = pieces_of(model).grid
     if grid is not None and (rows, columns) != (side, side):
@@ -150,44 +156,9 @@ def _checked_pieces(puzzle: Any, grid: int) -> Tensor:
             "a puzzle is the path of a picture or pieces uint8 (n, height, width, 3), not"
             f" {array.dtype} {array.shape}"
         )
-    pieces = torch.from_numpy(array)
-    if len(pieces) != grid**2:
-        raise FactorankError(f"a {grid}×{grid} puzzle has {grid**2} pieces, not {len(pieces)}")
-    return pieces
-
-
-def _cut_picture(picture: np.ndarray, grid: int, path: object) -> Tensor:
-    """The pieces of a square picture by slot; the path is for messages."""
-    if len(picture) < grid * 2:
-        raise FactorankError(
-            f"{path}: the picture has {len(picture)} pixels on its shorter side, too few for {grid} pieces of"
-            " at least 2"
-        )
-    side = min(len(picture), LARGEST) // grid * grid
-    scaled = picture if len(picture) == side else resized(picture, side)
-    return cut(torch.from_numpy(np.ascontiguousarray(scaled)), grid)
-
-
-@torch.no_grad()
-def _slots(model: PermutationModel, pieces: Tensor, search: Search) -> tuple[Tensor, float]:
-    """The slots ``(n,)`` of the pieces, and their probability."""
-    encoder, device = pieces_of(model), next(model.parameters()).device
-    batch = _resized_pieces(pieces, encoder.piece)[None].to(device)
-    with precision_of(device):
-        if assigns(model, search):
-            log_probs = value_log_probs(model, batch)
-            order = best_assignment(log_probs)
-            probability = among_permutations(log_probs[0], order[0])
-        else:
-            order, log_prob = likeliest_order(model, batch, search)
-            assert log_prob is not None
-            probability = math.exp(float(log_prob[0]))
-    order = order[0].cpu()
-    if not bool(is_permutation(order)):
-        raise FactorankError(
-            "the model's solution uses a slot twice: inline codes can leave the permutations"
-        )
-    return (order if encoder.direction == "slot-of-piece" else inverse(order)), probability
+    if len(array) != grid**2:
+        raise FactorankError(f"a {grid}×{grid} puzzle has {grid**2} pieces, not {len(array)}")
+    return torch.from_numpy(array)
 
 
 def _resized_pieces(pieces: Tensor, side: int) -> Tensor:
@@ -199,9 +170,20 @@ def _resized_pieces(pieces: Tensor, side: int) -> Tensor:
     return scaled.round().clamp(0, 255).to(torch.uint8).movedim(1, -1).contiguous()
 
 
-def _percent(share: float) -> str:
-    """
-    >>> _percent(0.99996), _percent(0.873), _percent(2e-7)
-    ('over 99.9%', '87.3%', 'below 0.1%')
-    """
-    return "over 99.9%" if share > 0.9995 else "below 0.1%" if share < 0.0005 else f"{100 * share:.1f}%"
+@torch.no_grad()
+def _slots(model: PermutationModel, pieces: Tensor, search: Search) -> tuple[Tensor, float]:
+    """The slots ``(n,)`` of pieces of the model's size, and their probability."""
+    device = next(model.parameters()).device
+    batch = pieces[None].to(device)
+    orders = solve_puzzles(model, batch, search)
+    with precision_of(device):
+        if assigns(model, search):
+            probability = among_permutations(value_log_probs(model, batch)[0], orders[0])
+        else:
+            probability = math.exp(float(law_of(model, batch, search).log_prob(orders)[0]))
+    order = orders[0].cpu()
+    if not bool(is_permutation(order)):
+        raise FactorankError(
+            "the model's solution uses a slot twice: inline codes can leave the permutations"
+        )
+    return (order if pieces_of(model).direction == "slot-of-piece" else inverse(order)), probability

@@ -41,7 +41,7 @@ class Pieces(nn.Module):
         slots: the name of the model's code, or None. With a name, the encoder guesses the slot of each piece
             from its token and adds two embeddings to the token: that of the guess, and that of the piece's
             value in a draft, the code of the order that all guesses make. Training with the true slots
-            (:class:`factorank.jigsaw.hints.HintedModel`) teaches the encoder where pieces belong; the network
+            (:class:`factorank.jigsaw.HintedModel`) teaches the encoder where pieces belong; the network
             then corrects the draft.
     """
 

@@ -48,7 +48,7 @@ class JigsawSetting:
     """One token for a piece and its code value; otherwise pieces and code have separate tokens."""
     hints: float = 1.0
     """Weight of a loss by which the encoder learns the slot of each piece; 0 for none. See
-    :mod:`factorank.jigsaw.hints`."""
+    :class:`factorank.jigsaw.HintedModel`."""
     width: int = 128
     depth: int | None = None
     """Blocks of the transformer. None: 7, or fewer with neighbours, for 1.7 million parameters."""
@@ -78,29 +78,16 @@ class JigsawSetting:
 
     def __post_init__(self) -> None:
         check_grid(self.grid)
-        if self.method not in METHODS:
-            raise FactorankError(
-                f"the method is one of {', '.join(METHODS)}, not {self.method!r}", parameter="method"
-            )
-        if self.optimizer not in OPTIMIZERS:
-            raise FactorankError(
-                f"the optimizer is one of {', '.join(OPTIMIZERS)}, not {self.optimizer!r}",
-                parameter="optimizer",
-            )
         augmentations(self.augment)
-        if self.steps is None and self.seconds is None:
-            raise FactorankError(
-                "training ends after a number of steps or seconds; set one of them", parameter="steps"
-            )
-        if not self.label or not set(self.label).isdisjoint("/\\"):
-            raise FactorankError(
-                f"a label names a folder, without slashes, not {self.label!r}", parameter="label"
-            )
         for names, allowed, right in CHECKS:
             for name in names:
                 value = getattr(self, name)
                 if value is not None and not right(value):
                     raise FactorankError(f"{{parameter}} is {allowed}, not {value!r}", parameter=name)
+        if self.steps is None and self.seconds is None:
+            raise FactorankError(
+                "training ends after a number of steps or seconds; set one of them", parameter="steps"
+            )
         if self.width % self.heads:
             raise FactorankError(
                 f"{{parameter}} is a multiple of the {self.heads} attention heads, not {self.width}",
@@ -128,15 +115,11 @@ class JigsawSetting:
 
     @property
     def depth_used(self) -> int:
-        if self.depth is not None:
-            return self.depth
-        return 7 - min(self.grid, 6) // 2 if "neighbours" in self.encoder else 7
+        return self.depth or (7 - min(self.grid, 6) // 2 if "neighbours" in self.encoder else 7)
 
     @property
     def lr_used(self) -> float:
-        if self.lr is not None:
-            return self.lr
-        return 5e-3 if self.optimizer == "muon" else 2e-3
+        return self.lr or (5e-3 if self.optimizer == "muon" else 2e-3)
 
     @property
     def masks_used(self) -> Masks:
@@ -171,28 +154,14 @@ class JigsawSetting:
         return replace(self, **{name: getattr(self, f"{name}_used") for name in names})
 
 
-SYMMETRIC_DIFFUSERS: dict[str, Any] = {
-    "encoder": "convolution",
-    "hints": 0.0,
-    "optimizer": "adamw",
-    "lr": 4e-4,
-}
+EARLIER: dict[str, Any] = {"encoder": "convolution", "hints": 0.0, "optimizer": "adamw", "lr": 4e-4}
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper": {
-        "direction": "piece-of-slot",
-        "encoder": "convolution",
-        "aligned": False,
-        "hints": 0.0,
-        "masks": "any",
-        "augment": "none",
-        "ties": False,
-        "optimizer": "adamw",
-        "lr": 3e-4,
-        "ema": 0.0,
-    },
-    "gumbel-sinkhorn": {"method": "gumbel-sinkhorn"} | SYMMETRIC_DIFFUSERS,
-    "riffle-diffusion": {"method": "riffle-diffusion"} | SYMMETRIC_DIFFUSERS,
+    "paper": EARLIER
+    | {"direction": "piece-of-slot", "aligned": False, "masks": "any", "augment": "none"}
+    | {"ties": False, "lr": 3e-4, "ema": 0.0},
+    "gumbel-sinkhorn": EARLIER | {"method": "gumbel-sinkhorn"},
+    "riffle-diffusion": EARLIER | {"method": "riffle-diffusion"},
 }
 """What each preset changes in the default setting.
 
@@ -213,18 +182,20 @@ def setting(preset: str = "default", **changes: Any) -> JigsawSetting:
             f"there is no preset {preset!r}; there are {', '.join(PRESETS)}", parameter="preset"
         )
     names = {field.name for field in fields(JigsawSetting)}
-    for name in changes:
-        if name not in names:
-            raise FactorankError(f"a setting has no {name!r}; it has {', '.join(sorted(names))}")
+    if unknown := [name for name in changes if name not in names]:
+        raise FactorankError(f"a setting has no {unknown[0]!r}; it has {', '.join(sorted(names))}")
     changes = {name: value for name, value in changes.items() if value is not None}
     return JigsawSetting(**({"label": preset} | PRESETS[preset] | changes))
 
 
 CHECKS: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
+    (("method",), f"one of {', '.join(METHODS)}", METHODS.__contains__),
+    (("optimizer",), f"one of {', '.join(OPTIMIZERS)}", OPTIMIZERS.__contains__),
+    (("label",), "the name of a folder, without slashes", lambda value: value and not {*value} & {*"/\\"}),
     (("steps", "rounds", "width", "depth", "heads", "batch_size"), "1 or more", lambda value: value >= 1),
     (("seconds", "lr"), "above 0", lambda value: 0 < value < math.inf),
     (("warmup", "hints", "weight_decay", "clip"), "0 or more", lambda value: 0 <= value < math.inf),
     (("ema", "dropout"), "from 0 to below 1", lambda value: 0 <= value < 1),
     (("seed",), "from 0 to 2**63 - 1", lambda value: 0 <= value < 2**63),
 )
-"""The numbers of a setting, and the values that they can have."""
+"""The fields of a setting, and the values that they can have."""

@@ -14,46 +14,29 @@ from factorank.models import PermutationModel
 WEIGHTS = Path(__file__).parents[1] / "weights" / "jigsaw"
 
 
-def load(
-    grid: int | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    *,
-    weights: str | os.PathLike[str] = WEIGHTS,
-) -> PermutationModel:
+def load(grid: int | None = None, folder: str | os.PathLike[str] | None = None) -> PermutationModel:
     """A trained jigsaw model: the one in a folder, or the shipped one for a grid.
-
-    ``weights`` is where shipped models are.
 
     >>> load(3).n
     9
     """
-    model = load_any(grid, folder, weights=weights)
+    model = load_any(grid, folder)
     if not isinstance(model, PermutationModel):
         raise FactorankError(f"{folder} holds a baseline, {model.kind}; a model of factorank is needed here")
     return model
 
 
-def load_any(
-    grid: int | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    *,
-    weights: str | os.PathLike[str] = WEIGHTS,
-) -> JigsawModel:
+def load_any(grid: int | None = None, folder: str | os.PathLike[str] | None = None) -> JigsawModel:
     """The same, or a baseline that was trained on puzzles."""
     if folder is None:
-        models = shipped_models(weights)
-        if grid not in models:
-            grids = ", ".join(f"{g}×{g}" for g in models) or "none"
-            raise FactorankError(
-                f"no trained model is shipped for a grid of {grid}×{grid} (there are {grids});"
-                " `factorank jigsaw train` trains others, whose folder can be given instead",
-                parameter="grid",
-            )
-        folder = models[grid]
-    elif runs := _runs_in(Path(folder)):
-        raise FactorankError(f"{folder} is not a run, but holds some: {', '.join(map(str, runs))}")
-    kind = OrderingModel if _format(Path(folder)) == BASELINE else PermutationModel
-    model: JigsawModel = kind.from_pretrained(folder)
+        if grid not in shipped_models():
+            raise not_shipped(grid, grid)
+        folder = shipped_models()[grid]
+    config = Path(folder) / "config.json"
+    if not config.exists() and (runs := sorted(Path(folder).glob("*/config.json"))):
+        listed = ", ".join(str(path.parent) for path in runs)
+        raise FactorankError(f"{folder} is not a run, but holds some: {listed}")
+    model: JigsawModel = (OrderingModel if _is_baseline(config) else PermutationModel).from_pretrained(folder)
     try:
         its = pieces_of(model).grid
     except FactorankError:
@@ -69,16 +52,18 @@ def shipped_models(weights: str | os.PathLike[str] = WEIGHTS) -> dict[int, Path]
     return {int(name[1]): path for path, name in names.items() if name and (path / "config.json").is_file()}
 
 
-def _format(folder: Path) -> str | None:
+def not_shipped(rows: int | None, columns: int | None) -> FactorankError:
+    """That there are no weights for a grid."""
+    grids = ", ".join(f"{g}×{g}" for g in shipped_models())
+    return FactorankError(
+        f"no trained model is shipped for a grid of {rows}×{columns} (there are {grids}); `factorank jigsaw"
+        " train` trains others, whose folder can be given instead",
+        parameter="grid",
+    )
+
+
+def _is_baseline(config: Path) -> bool:
     try:
-        config = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
-        return None  # whoever reads the model says what is wrong
-    return config.get("format") if isinstance(config, dict) else None
-
-
-def _runs_in(folder: Path) -> list[Path]:
-    """The runs in the subfolders of a folder that is none itself."""
-    if (folder / "config.json").exists():
-        return []
-    return sorted(path.parent for path in folder.glob("*/config.json"))
+        return bool(json.loads(config.read_bytes())["format"] == BASELINE)
+    except (OSError, ValueError, LookupError, TypeError):
+        return False  # whoever reads the model says what is wrong

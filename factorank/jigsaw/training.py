@@ -1,7 +1,6 @@
 """Training a jigsaw model: a setting, pictures, and a run's folder that the same call resumes."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ def learn(
     pictures: Pictures,
     out: str | Path | None = None,
     *,
-    call_seconds: float | None = None,
     start: str | Path | None = None,
     watch_every: int | None = 1000,
     device: torch.device | str | None = None,
@@ -47,14 +45,12 @@ def learn(
         setting: the model and its training.
         pictures: to train on, and held-out ones to watch.
         out: the run's folder.
-        call_seconds: stop this call after so much time. For a setting with ``steps``, whose learning rate
-            does not depend on when it was stopped.
         start: a folder with a trained model of the same shape to begin from.
         watch_every: steps between two evaluations on held-out puzzles, which go to ``metrics.jsonl`` as
             ``solved`` and ``pieces``; None for none.
         device: by default a CUDA device where there is one.
-        options: go to :func:`factorank.train`. On CUDA the loss is compiled and in bfloat16 unless they say
-            otherwise.
+        options: go to :func:`factorank.train`, such as ``max_seconds`` to stop a setting with ``steps``
+            early. On CUDA the loss is compiled and in bfloat16 unless they say otherwise.
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     on_cuda = device.type == "cuda"
@@ -64,6 +60,10 @@ def learn(
     out = None if out is None else Path(out)
     if out is not None:
         begin_run(out, setting, start, pictures)
+    seconds_left = None  # of a run that its time ends
+    if setting.steps is None and setting.seconds is not None:
+        lines = history(out)
+        seconds_left = max(setting.seconds - (lines[-1]["seconds"] if lines else 0.0), 1e-3)
     puzzles = Puzzles(
         pictures.train.to(device),
         setting.grid,
@@ -73,7 +73,7 @@ def learn(
     )
     settings = replace(
         setting.train_settings,
-        max_seconds=call_seconds if setting.steps else _time_of_call(setting, out, call_seconds),
+        max_seconds=seconds_left,
         precision="bf16" if on_cuda else "fp32",
         compile=on_cuda,
         held_out_every=watch_every,
@@ -108,26 +108,6 @@ def begin_run(out: Path, setting: JigsawSetting, start: str | Path | None, pictu
         )
 
 
-def time_left(setting: JigsawSetting, out: Path | None) -> float:
-    """The seconds that remain of a run whose time ends it."""
-    assert setting.seconds is not None
-    lines = history(out)
-    return max(setting.seconds - (lines[-1]["seconds"] if lines else 0.0), 1e-3)
-
-
-def _time_of_call(setting: JigsawSetting, out: Path | None, call_seconds: float | None) -> float:
-    """The seconds of a call of such a run: all that remain."""
-    left = time_left(setting, out)
-    if call_seconds is not None and call_seconds < left:
-        raise FactorankError(
-            f"the learning rate falls over the {setting.seconds:g} seconds of this setting, of which"
-            f" {left:.0f} are left: a call cannot stop after {call_seconds:g}; give {{parameter}} instead of"
-            " seconds",
-            parameter="steps",
-        )
-    return left
-
-
 def history(out: str | Path | None) -> list[dict[str, Any]]:
     """The lines of a run's ``metrics.jsonl``; none if there is no such run."""
     path = None if out is None else Path(out) / "metrics.jsonl"
@@ -135,14 +115,3 @@ def history(out: str | Path | None) -> list[dict[str, Any]]:
         return []
     whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a killed run may leave half a line
     return [json.loads(line) for line in whole.splitlines()]
-
-
-def time_to(
-    lines: Sequence[dict[str, float]], share: float, unit: str = "seconds", name: str = "solved"
-) -> float | None:
-    """After how many seconds, or steps, of training the watched share was first reached; None if never.
-
-    >>> time_to([{"seconds": 3.0, "solved": 0.5}, {"seconds": 7.0, "solved": 0.93}], 0.9)
-    7.0
-    """
-    return next((line[unit] for line in lines if line.get(name, -1.0) >= share), None)

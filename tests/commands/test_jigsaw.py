@@ -28,8 +28,9 @@ def quick(monkeypatch):
     monkeypatch.setattr(jigsaw, "puzzles_per_second", lambda *arguments, **options: 1.0)
 
 
-def test_train_eval_and_solve(folder, run, tmp_path):
+def test_train_eval_and_solve(folder, run, tmp_path, monkeypatch):
     train = ["jigsaw", "train", "--grid", 2, "--width", 16, "--depth", 1, "--batch-size", 8, "--steps", 3]
+    monkeypatch.setattr("sys.argv", ["factorank", *map(str, train), "--pictures", "pictures"])
     code, out, err = run(*train, "--pictures", folder)
     assert code == 0, err
     place = tmp_path / "runs" / "jigsaw" / "default-2x2-lehmer-masked-0"
@@ -147,7 +148,7 @@ def test_a_baseline_is_scored_again(folder, run, tmp_path):
         (["train", "--hints", "-1"], "hints is 0 or more, not -1.0"),
         (["train", "--width", "0"], "width is 1 or more, not 0"),
         (["train", "--seed", str(2**63)], "seed is from 0 to 2**63 - 1, not 9223372036854775808"),
-        (["train", "--label", "../a"], "a label names a folder, without slashes, not '../a'"),
+        (["train", "--label", "../a"], "--label is the name of a folder, without slashes, not '../a'"),
         (["train", "--nfe"], "--nfe takes one number of evaluations or more"),
         (["train", "--objective", "autoregressive", "--nfe", "2"], "--nfe is for masked models"),
         (["train", "--preset", "riffle-diffusion", "--nfe", "2"], "--nfe is for masked models"),

@@ -9,12 +9,10 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.commands.jigsaw import JigsawTrain
 from factorank.experiments import jigsaw
-from factorank.experiments.jigsaw import OPTIONS, Scoring, command_of
+from factorank.experiments.jigsaw import Scoring, call_of
 from factorank.jigsaw import (
     PRESETS,
-    JigsawSetting,
     Search,
     history,
     learn,
@@ -34,9 +32,9 @@ def quick(monkeypatch):
     monkeypatch.setattr(jigsaw, "puzzles_per_second", partial(puzzles_per_second, batch_size=8, seconds=0))
 
 
-def test_lists_of_settings_can_be_built_and_have_names_of_their_own():
-    settings = [*jigsaw.ablations(**TINY), *jigsaw.every_code(**TINY)]
-    assert len({chosen.name for chosen in settings}) == len(settings) == 16 + 10
+def test_ablations_can_be_built_and_have_names_of_their_own():
+    settings = jigsaw.ablations(**TINY)
+    assert len({chosen.name for chosen in settings}) == len(settings) == 16
     for chosen in settings:
         assert new_model(chosen, 16).n == 4
         changed = {name for name, value in vars(chosen).items() if value != getattr(setting(**TINY), name)}
@@ -97,10 +95,10 @@ def test_a_run_goes_on_where_it_was_stopped_and_is_not_done_twice(tmp_path, monk
     options = {"scoring": Scoring(most=20), "pictures": PICTURES, "device": "cpu", "watch_every": 4}
     quiet = jigsaw.run(chosen, tmp_path / "quiet", **options)
 
-    stopped = jigsaw.run(chosen, tmp_path / "stopped", call_seconds=1e-3, **options)
+    stopped = jigsaw.run(chosen, tmp_path / "stopped", max_seconds=1e-3, **options)
     assert stopped == []
     assert (tmp_path / "stopped" / chosen[0].name / "checkpoints").is_dir()
-    resumed = jigsaw.run(chosen, tmp_path / "stopped", call_seconds=600, **options)
+    resumed = jigsaw.run(chosen, tmp_path / "stopped", max_seconds=600, **options)
     for row, other in zip(quiet, resumed, strict=True):
         assert row["pieces"] == other["pieces"]
         weights = [tmp_path / way / folder_of(row) / "model.safetensors" for way in ("quiet", "stopped")]
@@ -171,38 +169,22 @@ def test_the_optimizers(tmp_path):
         learn(dataclasses.replace(old, optimizer="muon"), PICTURES, tmp_path / "old", device="cpu")
 
 
-def test_the_command_of_a_setting():
-    assert command_of(setting()) == "factorank jigsaw train"
-    assert (
-        command_of(setting("paper", grid=4, lr=1e-3))
-        == "factorank jigsaw train --preset paper --grid 4 --lr 0.001"
-    )
-    assert command_of(setting(label="no-ema", ema=0.5)) == "factorank jigsaw train --label no-ema --ema 0.5"
-    assert command_of(setting(optimizer="adamw")) == "factorank jigsaw train --optimizer adamw"
-    riffle = setting("riffle-diffusion", label="riffle-slow", lr=1e-4)
-    expected = "factorank jigsaw train --preset riffle-diffusion --label riffle-slow --lr 0.0001"
-    assert command_of(riffle) == expected
-    command = command_of(setting(), Scoring(nfes=(1, 4), most=100))
-    assert command == "factorank jigsaw train --nfe 1 4 --most 100"
-    assert command_of(setting(), Scoring(tries=2)).endswith(
-        "run([setting('default')], out, Scoring(tries=2))"
-    )
-
-
-def test_settings_without_options_are_written_as_calls():
-    for chosen in (
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        setting(),
+        setting("paper", grid=4, lr=1e-3),
         setting(ties=False, label="no-ties"),
-        setting("riffle-diffusion", model_options={"layout": "pieces"}),
-    ):
-        command = command_of(chosen)
-        assert command.startswith("factorank.experiments.jigsaw.run([setting(")
-        call = command.removeprefix("factorank.experiments.jigsaw.run([").removesuffix("], out)")
-        assert eval(call, {"setting": setting}) == chosen
-
-
-def test_the_command_line_has_the_options_that_commands_name():
-    names = ({field.name for field in dataclasses.fields(kind)} for kind in (JigsawTrain, JigsawSetting))
-    assert set(OPTIONS) == set.intersection(*names)
+        setting("riffle-diffusion", label="riffle-slow", model_options={"layout": "pieces"}),
+    ],
+)
+@pytest.mark.parametrize("scoring", [Scoring(), Scoring(nfes=(1, 4), most=100)])
+def test_rows_say_the_call_that_makes_them(chosen, scoring):
+    call = call_of(chosen, scoring, watch_every=5).removeprefix("factorank.experiments.jigsaw.")
+    usual = Scoring()
+    names = {"run": lambda settings, out, scoring=usual, **options: (settings, scoring, options)}
+    names |= {"setting": setting, "Scoring": Scoring, "out": 0}
+    assert eval(call, names) == ([chosen], scoring, {"watch_every": 5})
 
 
 @pytest.mark.gpu

@@ -7,6 +7,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 import factorank as fr
+from factorank.data.pictures import resized, square
 from factorank.jigsaw import Answer, cut, join, load, new_model, setting, shipped_models, solve
 from tests.jigsaw.small import SMALL
 
@@ -101,7 +102,8 @@ def test_the_summary():
     answer = Answer((2, 2), pieces, torch.tensor([0, 2, 1, 3]), 0.5, truth)
     assert answer.wrong == [1, 2]
     assert answer.summary == "2 of 4 pieces right, probability of the solution 50.0%"
-    assert Answer((2, 2), pieces, truth, 0.5).summary == "probability of the solution 50.0%"
+    for share, percent in ((0.5, "50.0%"), (0.99996, "over 99.9%"), (2e-7, "below 0.1%")):
+        assert Answer((2, 2), pieces, truth, share).summary == f"probability of the solution {percent}"
     with pytest.raises(fr.FactorankError, match="the truth is known only of a puzzle that was made of a pic"):
         Answer((2, 2), pieces, truth, 0.5).wrong  # noqa: B018
 
@@ -134,9 +136,22 @@ def test_pieces_and_a_picture_of_them_have_one_answer(tmp_path):
     answer = fr.jigsaw.solve(str(tmp_path / "a.png"), grid=4, seed=3)
     again = fr.jigsaw.solve(answer.pieces, grid=4)
     assert torch.equal(answer.slots, again.slots)
-    assert answer.probability == again.probability
+    assert answer.probability == pytest.approx(again.probability, abs=0.1)
     assert np.array_equal(answer.truth, photograph)
     assert not np.array_equal(answer.scrambled, fr.jigsaw.solve(tmp_path / "a.png", grid=4, seed=4).scrambled)
+
+
+def test_a_picture_is_resized_whole_and_then_cut(tmp_path):
+    """Its answer is that for the pieces of the small picture, which the model reads as they are."""
+    photograph = load_sample_image("china.jpg")
+    Image.fromarray(photograph).save(tmp_path / "a.png")
+    model = load(5)
+    answer = solve(tmp_path / "a.png", model=model, seed=1)
+    assert answer.pieces.shape[1:] == (85, 85, 3)
+    small = torch.from_numpy(resized(square(photograph), 5 * model.context.piece))
+    again = solve(cut(small, 5)[answer.true_slots], model=model)
+    assert torch.equal(again.slots, answer.slots)
+    assert again.probability == answer.probability
 
 
 @pytest.mark.parametrize(

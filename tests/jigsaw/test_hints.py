@@ -4,9 +4,8 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.jigsaw import new_model, setting, setting_of
+from factorank.jigsaw import HintedModel, new_model, setting, setting_of
 from factorank.jigsaw.encoder import Encoded, SlotGuess
-from factorank.jigsaw.hints import HintedModel
 from factorank.jigsaw.puzzles import scrambled
 
 TINY = {"grid": 3, "width": 16, "depth": 1, "heads": 2, "rounds": 2}

@@ -45,7 +45,9 @@ def test_insertion_and_left_lehmer_say_the_same_in_opposite_directions():
         ({"speed": 3}, "a setting has no 'speed'; it has aligned, augment"),
         ({"grid": 40}, "a grid from 1 to 32, not 40"),
         ({"width": 30}, "width is a multiple of the 8 attention heads, not 30"),
-        ({"optimizer": "sgd"}, "the optimizer is one of adamw, muon, not 'sgd'"),
+        ({"optimizer": "sgd"}, "optimizer is one of adamw, muon, not 'sgd'"),
+        ({"method": "magic"}, "method is one of factorank, gumbel-sinkhorn, riffle-diffusion, not 'magic'"),
+        ({"label": "a/b"}, "label is the name of a folder, without slashes, not 'a/b'"),
         ({"augment": "blur"}, "augment is 'none' or some of"),
     ],
 )

@@ -21,12 +21,13 @@ def test_shipped_models_are_found_by_grid(tmp_path):
         new_model(setting(**(SMALL | {"grid": grid}))).save_pretrained(tmp_path / f"{grid}x{grid}")
     (tmp_path / "4x4").mkdir()
     assert list(shipped_models(tmp_path)) == [2, 3]
-    assert load(3, weights=tmp_path).n == 9
+    assert load(3, tmp_path / "3x3").n == 9
     with pytest.raises(
-        fr.FactorankError, match=r"for a grid of 4×4 \(there are 2×2, 3×3\); `factorank jigsaw train"
+        fr.FactorankError,
+        match=r"for a grid of 9×9 \(there are 2×2, 3×3, 4×4, 5×5\); `factorank jigsaw train",
     ):
-        load(4, weights=tmp_path)
-    chosen = setting_of(load(2, weights=tmp_path))
+        load(9)
+    chosen = setting_of(load(2, tmp_path / "2x2"))
     assert (chosen.grid, chosen.code, chosen.encoder, chosen.masks) == (2, "lehmer", "mlp+neighbours", "all")
 
 

@@ -1,4 +1,4 @@
-"""Solving batches of puzzles: tries, assignment, beams, speed, and replays on a GPU."""
+"""Solving batches of puzzles: assignment, beams, speed, and replays on a GPU."""
 
 import itertools
 import math
@@ -19,37 +19,6 @@ from factorank.kernels import dispatch
 from tests.jigsaw.small import PICTURES, TINY
 
 
-@pytest.mark.parametrize("direction", ["slot-of-piece", "piece-of-slot"])
-def test_the_likeliest_of_several_tries(direction):
-    """Each try sees the pieces in another order; the law of the puzzle decides, whatever the order."""
-    torch.manual_seed(0)
-    model = new_model(setting(**(TINY | {"direction": direction})), 16).eval()
-    pieces = scrambled(PICTURES.test[:25], 2, direction=direction)[1]
-    tried = [solve_puzzles(model, pieces, Search(tries=tries)) for tries in (1, 2, 4)]
-    chooser = torch.Generator().manual_seed(0)
-    law = model.distribution(pieces, nfe=1)
-    best, likelihood = law.mode, law.log_prob(law.mode)
-    for number in range(1, 4):
-        mixed = fr.random_permutations(4, (25,), generator=chooser)
-        for row, some in enumerate(mixed):
-            there = model.distribution(pieces[row][some], nfe=1)
-            order = there.mode
-            if there.log_prob(order) > likelihood[row]:
-                likelihood[row] = there.log_prob(order)
-                slots = order if direction == "slot-of-piece" else fr.inverse(order)
-                mine = slots[fr.inverse(some)]  # of each piece in the order that we were given
-                best[row] = mine if direction == "slot-of-piece" else fr.inverse(mine)
-        if number == 1:
-            assert torch.equal(tried[1], best)
-    assert torch.equal(tried[0], law.mode)
-    assert torch.equal(tried[2], best)
-    assert (
-        len({tuple(orders.flatten().tolist()) for orders in tried}) == 3
-    )  # more tries find something likelier
-    with pytest.raises(fr.FactorankError, match="tried at least once, not 0 times"):
-        Search(tries=0)
-
-
 def test_an_inline_model_can_be_made_to_give_permutations():
     torch.manual_seed(1)
     model = new_model(setting(**(TINY | {"code": "inline"})), 16).eval()
@@ -66,7 +35,7 @@ def test_an_inline_model_can_be_made_to_give_permutations():
     shaky = new_model(setting(**(TINY | {"code": "inline", "dropout": 0.5})), 16).train()
     assert torch.equal(solve_puzzles(shaky, pieces), solve_puzzles(shaky, pieces))
     assert shaky.training
-    for wrong in ({"assign": True}, {"tries": 2}, {"nfe": 4}):
+    for wrong in ({"assign": True}, {"nfe": 4}):
         with pytest.raises(fr.FactorankError, match="are for our models, not for baselines"):
             solve_puzzles(new_model(setting("gumbel-sinkhorn", **TINY), 16), pieces, Search(**wrong))
     with pytest.raises(fr.FactorankError, match="nfe is a whole number from 1 to 4, not 0"):
@@ -96,7 +65,7 @@ def test_speed_is_counted_in_puzzles():
         ("default", {}, {}),
         ("default", {"code": "inline"}, {}),
         ("default", {"code": "inline", "masks": "any"}, {"nfe": 3}),
-        ("default", {"masks": "any"}, {"tries": 2}),
+        ("default", {"masks": "any"}, {"nfe": 2}),
         ("paper", {}, {}),
         ("gumbel-sinkhorn", {}, {}),
         ("riffle-diffusion", {}, {"beam": 20}),

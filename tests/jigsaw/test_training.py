@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import pytest
 import torch
 
 import factorank as fr
@@ -18,7 +17,7 @@ def test_it_learns_and_its_solutions_are_pictures():
         watch_every=None,
     )
     assert result.steps == 120
-    scores = evaluate(partial(solve_puzzles, model), PICTURES.test, 2, "slot-of-piece").summary()
+    scores = evaluate(partial(solve_puzzles, model), PICTURES.test, 2, "slot-of-piece")
     assert scores["solved"] > 0.5  # 1/24 by chance
     order, pieces = scrambled(PICTURES.test, 2, seed=9)
     solution = solve_puzzles(model, pieces)
@@ -37,10 +36,6 @@ def test_time_ends_a_run_and_what_is_left_of_it_is_known(tmp_path):
     assert result.steps > 0
     _, again = learn(chosen, PICTURES, tmp_path / "run", device="cpu", log_every=1)
     assert again.steps <= result.steps + 2  # nothing was left, or next to nothing
-    with pytest.raises(
-        fr.FactorankError, match=r"falls over the 90 seconds .* cannot stop after 10; give steps"
-    ):
-        learn(setting(**(TINY | {"steps": None, "seconds": 90.0})), PICTURES, call_seconds=10, device="cpu")
 
 
 def test_training_can_begin_from_a_trained_model(tmp_path):

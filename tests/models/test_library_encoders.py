@@ -9,8 +9,7 @@ import torch
 
 import factorank as fr
 from factorank.data.ratings import Ratings
-from factorank.jigsaw import new_model, setting
-from factorank.jigsaw.hints import HintedModel
+from factorank.jigsaw import HintedModel, new_model, setting
 from factorank.models.context import LIBRARY
 
 WEIGHTS = Path(fr.__file__).parent / "weights"

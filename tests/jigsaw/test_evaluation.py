@@ -5,8 +5,8 @@ import torch
 from scipy.stats import binomtest
 
 import factorank as fr
-from factorank.jigsaw import Scores, scrambled
-from factorank.jigsaw.scores import pieces_alike, wilson
+from factorank.jigsaw import evaluate, scrambled
+from factorank.jigsaw.evaluation import pieces_alike, scores, wilson
 from tests.jigsaw.small import fields
 
 
@@ -21,10 +21,7 @@ def test_scores_against_brute_force(direction):
     rows = torch.arange(300)
     solution[rows, change[:, 0]] = order[rows, change[:, 1]]
     solution[::2, :] = fr.random_permutations(4, (150,), generator=generator)
-    scores = Scores()
-    for part in (slice(0, 77), slice(77, 300)):
-        scores.add(order[part], solution[part], pieces[part], direction)
-    summary = scores.summary()
+    summary = scores(order, solution, pieces, direction)
 
     solved = identical = right = alike = 0
     for truth, guess, shown in zip(
@@ -55,11 +52,9 @@ def test_both_directions_have_the_same_scores():
     order, pieces = scrambled(fields(50, 4), 2)
     pieces[:, 1] = pieces[:, 0]
     solution = fr.random_permutations(4, (50,), generator=torch.Generator().manual_seed(3))
-    forward, backward = Scores(), Scores()
-    forward.add(order, solution, pieces, "slot-of-piece")
-    backward.add(fr.inverse(order), fr.inverse(solution), pieces, "piece-of-slot")
-    assert forward.summary() == pytest.approx(backward.summary())
-    assert forward.summary()["pieces_identical"] > forward.summary()["pieces"]
+    forward = scores(order, solution, pieces, "slot-of-piece")
+    assert forward == pytest.approx(scores(fr.inverse(order), fr.inverse(solution), pieces, "piece-of-slot"))
+    assert forward["pieces_identical"] > forward["pieces"]
 
 
 def test_identical_means_every_pixel():
@@ -80,8 +75,26 @@ def test_wilson_against_scipy(count, total):
     assert wilson(count, total) == pytest.approx((interval.low, interval.high), abs=1e-6)
 
 
+def test_puzzles_are_solved_in_batches_that_fit():
+    """A solver that knows the answers, batch by batch, and one that is always wrong."""
+    pictures, sizes = fields(1100, 4), []
+    order = scrambled(pictures, 2)[0]
+
+    def solver(pieces):
+        sizes.append(len(pieces))
+        return order[sum(sizes[:-1]) : sum(sizes)]
+
+    assert evaluate(solver, pictures, 2, "slot-of-piece")["solved"] == 1
+    assert sizes == [1024, 76]
+    assert (
+        evaluate(lambda pieces: torch.zeros(len(pieces), 4).long(), pictures, 2, "slot-of-piece")["solved"]
+        == 0
+    )
+
+
 def test_scores_refuse():
+    none, two = torch.zeros(0, 4, 1, 1, 1), torch.zeros(2, 4, 1, 1, 1)
     with pytest.raises(fr.FactorankError, match="no puzzle was scored"):
-        Scores().summary()
+        scores(torch.zeros(0, 4), torch.zeros(0, 4), none, "slot-of-piece")
     with pytest.raises(fr.FactorankError, match=r"\(2, 4\) truths but \(1, 4\) solutions"):
-        Scores().add(torch.zeros(2, 4), torch.zeros(1, 4), torch.zeros(2, 4, 1, 1, 1), "slot-of-piece")
+        scores(torch.zeros(2, 4), torch.zeros(1, 4), two, "slot-of-piece")
