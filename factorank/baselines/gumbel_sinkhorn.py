@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.types import _size
 
 from factorank.assignment import best_assignment
@@ -29,7 +29,7 @@ class GumbelSinkhorn(OrderingModel):
     context that is one tensor of pieces ``(*batch, n, …)``; bytes count as 0 to 1. "likelihood" is
     :math:`-\sum_i \log P_{i, X_i}`. The mode is the best assignment under s, and a sample that under s + g.
 
-    See :class:`factorank.baselines.ordering.OrderingModel` for the other arguments and for orders.
+    See :class:`factorank.baselines.ordering.OrderingModel` for the first arguments and for orders.
 
     Args:
         objective: "reconstruction" or "likelihood".
@@ -43,7 +43,7 @@ class GumbelSinkhorn(OrderingModel):
 
     >>> import factorank as fr
     >>> numbers = torch.rand(64, 4, 1)
-    >>> model = GumbelSinkhorn(4, encoder=nn.Linear(1, 16), width=16, depth=1, heads=2)
+    >>> model = GumbelSinkhorn(4, encoder=torch.nn.Linear(1, 16), width=16, depth=1, heads=2)
     >>> result = fr.train(model, (numbers.argsort(-2).squeeze(-1), numbers), steps=3, device="cpu")
     >>> model.mode(numbers).shape, model.sample(numbers, (10,)).shape
     (torch.Size([64, 4]), torch.Size([10, 64, 4]))
@@ -53,20 +53,15 @@ class GumbelSinkhorn(OrderingModel):
 
     def __init__(
         self,
-        n: int,
-        encoder: nn.Module,
-        width: int = 128,
-        depth: int = 7,
-        heads: int = 8,
-        dropout: float = 0.0,
+        *args: Any,
         objective: GumbelObjective = "reconstruction",
         temperature: float = 1.0,
         iterations: int = 20,
         gumbel: float = 1.0,
         draws: int = 1,
-        network: nn.Module | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(n, encoder, width, depth, heads, dropout, network)
+        super().__init__(*args, **options)
         if objective not in ("reconstruction", "likelihood"):
             raise ModelError(f"the objective is 'reconstruction' or 'likelihood', not {objective!r}")
         if not temperature > 0 or iterations < 1 or not gumbel >= 0 or draws < 1:

@@ -24,15 +24,12 @@ class OrderingModel(nn.Module):
     list of the piece that belongs at place i: ``context[order]`` is the list put in order. (In a jigsaw
     puzzle the places are the slots; the slot of each piece is ``factorank.inverse(order)``.)
 
-    :func:`factorank.train` trains the subclasses, which have ``noise``, ``loss``, ``sample``, ``mode`` and
-    ``solve``.
+    :func:`factorank.train` trains the subclasses, which add ``sample`` and ``mode``.
 
     Args:
         n: the number of pieces.
         encoder: a module from the context to tokens ``(*batch, n, width)``, one for each piece.
         width, depth, heads, dropout: of the transformer over these tokens.
-        network: used in place of the transformer: a module from tokens ``(rows, tokens, width)`` to the same
-            shape.
     """
 
     kind: ClassVar[str]
@@ -51,24 +48,21 @@ class OrderingModel(nn.Module):
         self,
         n: int,
         encoder: nn.Module,
-        width: int,
-        depth: int,
-        heads: int,
-        dropout: float,
-        network: nn.Module | None,
+        width: int = 128,
+        depth: int = 7,
+        heads: int = 8,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise ModelError(f"a model orders at least 1 piece, not {n!r}")
-        if network is None and (width % heads or depth < 1):
+        if width % heads or depth < 1:
             raise ModelError(
-                f"the width must be a multiple of the heads and the depth 1 or more:"
-                f" {width=}, {heads=}, {depth=}"
+                f"the width is a multiple of the heads, the depth 1 or more, not {width=}, {heads=}, {depth=}"
             )
         self.n, self.width, self.depth, self.heads, self.dropout = n, width, depth, heads, dropout
         self.encoder = encoder
-        self.own_network = network is None
-        self.network = Transformer(width, depth, heads, dropout) if network is None else network
+        self.network = Transformer(width, depth, heads, dropout)
         self.head = ScoreHead(width, n)
 
     def noise(
@@ -95,10 +89,21 @@ class OrderingModel(nn.Module):
         the CPU when not compiled; elsewhere rows with items outside the range give NaN.
         """
         tokens = self.tokens(context)
-        order, fault = self._checked(order, tokens.shape[:-2])
+        batch = tokens.shape[:-2]
+        check_integer(order, "the model takes orders")
+        if order.shape != (*batch, self.n):
+            raise ModelError(
+                f"the model orders {self.n} pieces and the context has the batch shape {tuple(batch)},"
+                f" but the orders have shape {tuple(order.shape)}"
+            )
+        if order.device.type == "cpu" and not torch.compiler.is_compiling():
+            check_permutation(order, "the model takes")
+        order = order.to(torch.int64)
+        fault = ((order < 0) | (order >= self.n)).any(-1)
         if noise is None:
-            noise = self.noise(order.shape[:-1], device=order.device, generator=generator)
-        return torch.where(fault, torch.nan, self._loss(order, tokens, context, noise))
+            noise = self.noise(batch, device=order.device, generator=generator)
+        losses = self._loss(order.clamp(0, self.n - 1), tokens, context, noise)
+        return torch.where(fault, torch.nan, losses)
 
     def _loss(self, order: Tensor, tokens: Tensor, context: Any, noise: tuple[Tensor, ...]) -> Tensor:
         """:meth:`loss` of orders inside the range, with the tokens of the context and all random numbers."""
@@ -131,66 +136,32 @@ class OrderingModel(nn.Module):
             )
         return tokens
 
-    def _checked(self, order: Tensor, batch: torch.Size) -> tuple[Tensor, Tensor]:
-        """Orders as int64 ``(*batch, n)`` inside the range, and which of them are at fault ``(*batch,)``."""
-        check_integer(order, "the model takes orders")
-        if order.shape != (*batch, self.n):
-            raise ModelError(
-                f"the model orders {self.n} pieces and the context has the batch shape {tuple(batch)},"
-                f" but the orders have shape {tuple(order.shape)}"
-            )
-        if order.device.type == "cpu" and not torch.compiler.is_compiling():
-            check_permutation(order, "the model takes")
-        wide = order.to(torch.int64)
-        fault = ((wide < 0) | (wide >= self.n)).any(-1)
-        return wide.clamp(0, self.n - 1), fault
-
-    # Saving.
-
     def config(self) -> dict[str, Any]:
         """The arguments that rebuild the model, without its weights, as JSON can hold them."""
-        network = type(self.network)
-        return {
-            "n": self.n,
-            "width": self.width,
-            "depth": self.depth,
-            "heads": self.heads,
-            "dropout": self.dropout,
-            "encoder": context_config(self.encoder),
-            "network": None if self.own_network else f"{network.__module__}.{network.__qualname__}",
-        }
+        sizes = {name: getattr(self, name) for name in ("n", "width", "depth", "heads", "dropout")}
+        return sizes | {"encoder": context_config(self.encoder)}
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all."""
         write_module(self, folder, FORMAT, VERSION, {"kind": self.kind, **self.config()})
 
     @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | os.PathLike[str],
-        encoder: nn.Module | None = None,
-        network: nn.Module | None = None,
-    ) -> Self:
+    def from_pretrained(cls, folder: str | os.PathLike[str], encoder: nn.Module | None = None) -> Self:
         """Load what :meth:`save_pretrained` wrote, in eval mode.
 
-        An encoder is rebuilt from its registered name (:func:`factorank.register_context`), or passed in; a
-        network other than the transformer must be passed in. ``OrderingModel.from_pretrained`` loads a model
-        of any kind.
+        An encoder is rebuilt from its registered name (:func:`factorank.register_context`), or passed in.
+        ``OrderingModel.from_pretrained`` loads a model of any kind.
         """
         folder = Path(folder)
-        wanted = ("kind", "n", "encoder", "network")
-        settings = read_config(folder, FORMAT, VERSION, wanted, "a baseline of factorank")
+        settings = read_config(folder, FORMAT, VERSION, ("kind", "n", "encoder"), "a baseline of factorank")
         kind = settings.pop("kind")
         chosen = cls.kinds.get(kind) if cls is OrderingModel else cls
         if chosen is None or kind != chosen.kind:
             allowed = " or ".join(map(repr, cls.kinds)) if chosen is None else repr(chosen.kind)
             raise ModelError(f"{folder} holds a model of kind {kind!r}, not {allowed}")
-        described, named = settings.pop("encoder"), settings.pop("network")
-        if named is not None and network is None:
-            raise ModelError(f"the model in {folder} was saved with a network {named}; pass one as network=")
-        encoder = build_context(described) if encoder is None else encoder
+        described = settings.pop("encoder")
         try:
-            model = chosen(encoder=encoder, network=network, **settings)
+            model = chosen(encoder=build_context(described) if encoder is None else encoder, **settings)
         except TypeError as error:
             raise ModelError(f"{folder / 'config.json'} does not fit {chosen.__name__}: {error}") from None
         read_weights(model, folder)

@@ -210,7 +210,7 @@ def baseline_rows(
     for n in evaluation.sizes(users[on]):
         started = time.perf_counter()
         baseline = rankers.ranker(name, **own)
-        baseline.fit(users["train"], users["validation"], n=n, observed=tuned_rs(n), k=10 if n > 10 else 5)
+        baseline.fit(users["train"], users["validation"], n=n, k=10 if n > 10 else 5)
         about = {
             "experiment": "rerank",
             "data": ratings.source,
@@ -227,15 +227,6 @@ def baseline_rows(
             )
             rows += [about | {"seed": seed} | row for row in scores]
     return rows
-
-
-def tuned_rs(n: int) -> list[int]:
-    """Numbers of observed items that baselines are tuned at: from 1 to n - 5, as far as they are compared.
-
-    >>> tuned_rs(50), tuned_rs(10)
-    ([1, 5, 10, 25, 45], [1, 2, 5])
-    """
-    return sorted({max(1, r) for r in (1, n // 10, n // 5, n // 2, n - 5) if r <= n - 5}) or [1]
 
 
 def gather(out: str | Path) -> list[dict[str, Any]]:

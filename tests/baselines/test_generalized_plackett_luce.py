@@ -6,9 +6,8 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.baselines import GeneralizedPlackettLuce
-from factorank.baselines.riffle_diffusion import generalized_plackett_luce
-from factorank.baselines.riffle_diffusion.generalized_plackett_luce import beam_search
+from factorank.baselines import GeneralizedPlackettLuce, generalized_plackett_luce
+from factorank.baselines.generalized_plackett_luce import beam_search
 from factorank.errors import DistributionError
 from tests.models.naive import all_orders, assert_drawn_from
 

@@ -153,19 +153,6 @@ def test_a_run_goes_on_from_its_checkpoint(case, tmp_path):
     assert loaded.mode(data[1]).equal(whole.mode(data[1]))
 
 
-def test_a_network_of_ones_own(tmp_path, generator):
-    network = nn.Sequential(nn.Linear(16, 16), nn.GELU())
-    model = GumbelSinkhorn(4, Numbers(16), width=16, network=network)
-    _, x = numbers(5, 4, generator)
-    model.save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match=r"container.Sequential; pass one as network="):
-        GumbelSinkhorn.from_pretrained(tmp_path)
-    again = nn.Sequential(nn.Linear(16, 16), nn.GELU())
-    assert GumbelSinkhorn.from_pretrained(tmp_path, network=again).mode(x).equal(model.mode(x))
-    diffusion = RiffleDiffusion(4, Numbers(16), width=16, layout="pieces", network=network)
-    assert fr.is_permutation(diffusion.mode(x)).all()
-
-
 def test_damaged_files_are_refused(tmp_path):
     with pytest.raises(ModelError, match="no saved model"):
         GumbelSinkhorn.from_pretrained(tmp_path / "nowhere")

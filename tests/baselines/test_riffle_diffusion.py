@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 import factorank as fr
-from factorank.baselines import RiffleDiffusion, RiffleShuffle
-from factorank.baselines.riffle_diffusion import diffusion
-from factorank.baselines.riffle_diffusion.generalized_plackett_luce import choice_log_prob
+from factorank.baselines import RiffleDiffusion, RiffleShuffle, riffle_diffusion
+from factorank.baselines.generalized_plackett_luce import choice_log_prob
 from factorank.errors import ModelError
 from tests.models.naive import all_orders, assert_drawn_from
 
@@ -125,7 +124,7 @@ def test_a_wider_search_finds_likelier_ways(generator):
 def test_large_batches_go_through_in_parts(monkeypatch, generator):
     model, pieces = model_of(4), torch.rand(7, 4, 2, generator=generator)
     whole = model.search(pieces, 24, 5)
-    monkeypatch.setattr(diffusion, "MOST_TOKENS", 3 * 5 * 8)
+    monkeypatch.setattr(riffle_diffusion, "MOST_TOKENS", 3 * 5 * 8)
     parts = model.search(pieces, 24, 5)
     assert parts[0].equal(whole[0])
     torch.testing.assert_close(parts[1], whole[1])

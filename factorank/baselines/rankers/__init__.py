@@ -2,21 +2,18 @@
 
 from typing import Any
 
-from factorank.baselines.rankers.baseline import BaselineRanker
+from factorank.baselines.rankers.baseline import BaselineRanker, RatedLists
 from factorank.baselines.rankers.ease import EASE
 from factorank.baselines.rankers.factorisation import MatrixFactorisation
 from factorank.baselines.rankers.lambdamart import LambdaMART
 from factorank.baselines.rankers.mallows_mixture import MallowsMixture
-from factorank.baselines.rankers.rated_lists import RatedLists
 from factorank.baselines.rankers.score_and_sort import ScoreAndSort
 from factorank.baselines.rankers.unpersonalised import MeanRating, Popularity, UniformRIM
 from factorank.errors import RankerError
 
-_ALL = (
-    *(Popularity, UniformRIM, MeanRating, MatrixFactorisation, EASE),
-    *(LambdaMART, ScoreAndSort, MallowsMixture),
-)
-RANKERS: dict[str, type[BaselineRanker]] = {kind.name: kind for kind in _ALL}
+_UNTRAINED = (Popularity, UniformRIM, MeanRating)
+_TRAINED = (MatrixFactorisation, EASE, LambdaMART, ScoreAndSort, MallowsMixture)
+RANKERS: dict[str, type[BaselineRanker]] = {kind.name: kind for kind in (*_UNTRAINED, *_TRAINED)}
 """The baselines by their names in results."""
 
 

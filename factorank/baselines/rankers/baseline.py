@@ -4,18 +4,18 @@ import copy
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.rated_lists import RatedLists
 from factorank.data.ratings import Ratings, order_of
 from factorank.errors import RankerError
+from factorank.metrics import ndcg
 
-Reads = Literal["nothing", "order", "ratings"]
-TARGETS = ("relevance", "gain")
-"""What rankers that predict a number of each item may predict; lists are sorted by it."""
+Grid = Mapping[str, Sequence[Any]]
+"""The values of each setting that are tried."""
 
 
 class BaselineRanker(ABC):
@@ -28,11 +28,11 @@ class BaselineRanker(ABC):
 
     name: ClassVar[str]
     """As in results: "popularity", "ease", …"""
-    reads: ClassVar[Reads]
-    learned: ClassVar[Mapping[str, Sequence[Any]]] = {}
-    """Values that are tried of each setting of :meth:`learn`."""
-    scored: ClassVar[Mapping[str, Sequence[Any]]] = {}
-    """Values that are tried of each setting that only :meth:`scores` reads."""
+    reads: ClassVar[Literal["nothing", "order", "ratings"]]
+    learned: ClassVar[Grid] = {}
+    """Settings of :meth:`learn`."""
+    scored: ClassVar[Grid] = {}
+    """Settings that only :meth:`scores` reads."""
     settings: dict[str, Any]
     """The settings chosen."""
     tried: list[tuple[dict[str, Any], float]]
@@ -89,7 +89,25 @@ class BaselineRanker(ABC):
         itself, as integers ``(batch, r)``. Scores compare the items of one list only. Those of the observed
         items may be predictions that ignore the observations.
         """
-        return self._scores(items, r, self._observations(items, r, observed, generator), generator)
+        if not hasattr(self, "settings"):
+            raise RankerError(f"the ranker {self.name} is not fitted; call fit(train, validation)")
+        if items.ndim != 2 or not 0 <= r <= items.shape[1]:
+            raise RankerError(f"lists are (batch, n) with 0 <= r <= n, not {tuple(items.shape)} with r = {r}")
+        if self.reads == "nothing" or r == 0:
+            dtype = torch.int64 if self.reads == "order" else torch.float32
+            none = torch.zeros((len(items), 0), dtype=dtype, device=items.device)
+            return self._scores(items, r, none, generator)
+        if observed is None:
+            raise RankerError(f"{self.name} reads the {self.reads} of the first r = {r} items as observed=")
+        shape, is_order = tuple(observed.shape), not observed.is_floating_point()
+        if len(shape) != 2 or shape[0] != len(items) or shape[1] < r or (is_order and shape[1] > r):
+            raise RankerError(f"observed is (batch, r) = {(len(items), r)}, not {shape}")
+        if is_order and self.reads == "ratings":
+            raise RankerError(f"{self.name} reads ratings; observed is an order, {observed.dtype}")
+        observed = observed[:, :r].to(items.device)
+        if self.reads == "order":
+            observed = observed.long() if is_order else order_of(observed, generator)
+        return self._scores(items, r, observed, generator)
 
     @abstractmethod
     def learn(self, train: Ratings) -> None:
@@ -100,47 +118,46 @@ class BaselineRanker(ABC):
         """:meth:`scores` with observations in the form that the ranker reads: an order int64 ``(batch, r)``,
         relevances ``(batch, r)``, or ``(batch, 0)`` if it reads nothing."""
 
-    def _observations(
-        self, items: Tensor, r: int, observed: Tensor | None, generator: torch.Generator | None
-    ) -> Tensor:
-        if not hasattr(self, "settings"):
-            raise RankerError(f"the ranker {self.name} is not fitted; call fit(train, validation)")
-        if items.ndim != 2 or not 0 <= r <= items.shape[1]:
-            raise RankerError(f"lists are (batch, n) with 0 <= r <= n, not {tuple(items.shape)} with r = {r}")
-        if self.reads == "nothing" or r == 0:
-            dtype = torch.int64 if self.reads == "order" else torch.float32
-            return torch.zeros((len(items), 0), dtype=dtype, device=items.device)
-        if observed is None:
-            raise RankerError(f"{self.name} reads the {self.reads} of the first r = {r} items as observed=")
-        shape, is_order = tuple(observed.shape), not observed.is_floating_point()
-        if len(shape) != 2 or shape[0] != len(items) or shape[1] < r or (is_order and shape[1] > r):
-            raise RankerError(f"observed is (batch, r) = {(len(items), r)}, not {shape}")
-        if self.reads == "ratings":
-            if is_order:
-                raise RankerError(f"{self.name} reads ratings; observed is an order, {observed.dtype}")
-            return observed[:, :r].to(items.device)
-        if is_order:
-            return observed.long().to(items.device)
-        return order_of(observed[:, :r].to(items.device), generator)
 
+@dataclass
+class RatedLists:
+    """Lists to judge rankers by: items and relevances ``(batch, n)``; the first r count as observed."""
 
-def target_of(relevance: Tensor, target: str) -> Tensor:
-    """Relevances as they are, or their gains, which NDCG adds up.
+    items: Tensor
+    relevance: Tensor
+    seed: int = 0
 
-    >>> target_of(torch.tensor([1.0, 5.0]), "gain")
-    tensor([ 1., 31.])
-    """
-    return relevance if target == "relevance" else torch.exp2(relevance) - 1
+    @classmethod
+    def of(cls, ratings: Ratings, n: int, per_user: int = 1, seed: int = 0) -> "RatedLists":
+        """``per_user`` lists of each user with n ratings or more."""
+        users = ratings.users_with(n).repeat(per_user)
+        if not len(users):
+            raise RankerError(f"none of the {len(ratings)} validation users has {n} ratings")
+        generator = torch.Generator(ratings.device).manual_seed(seed)
+        return cls(*ratings.lists(n, users, generator), seed)
+
+    def some(self, count: int) -> "RatedLists":
+        """At most ``count`` of the lists, at random."""
+        chosen = torch.randperm(len(self.items), generator=torch.Generator().manual_seed(self.seed))[:count]
+        chosen = chosen.to(self.items.device)
+        return RatedLists(self.items[chosen], self.relevance[chosen], self.seed)
+
+    def ndcg(self, ranker: BaselineRanker, r: int, k: int = 10) -> Tensor:
+        """NDCG@k of the unobserved items of each list, ``(batch,)``; equal scores in random order."""
+        generator = torch.Generator(self.items.device).manual_seed(self.seed)
+        scores = ranker.scores(self.items, r, self.relevance, generator=generator)[:, r:]
+        order = order_of(scores - scores.amin(-1, keepdim=True), generator)
+        return ndcg(order, self.relevance[:, r:], k)
 
 
 def usual_counts(n: int) -> list[int]:
-    """Numbers of observed items that stand for all: one, a tenth, a fifth and half of the list.
+    """Numbers of observed items that stand for all: from one to all but five of the list.
 
     >>> usual_counts(50), usual_counts(10)
-    ([1, 5, 10, 25], [1, 2, 5])
+    ([1, 5, 10, 25, 45], [1, 2, 5])
     """
-    return sorted({1, max(1, n // 10), max(1, n // 5), max(1, n // 2)} - {n})
+    return sorted({max(1, r) for r in (1, n // 10, n // 5, n // 2, n - 5) if r <= n - 5}) or [1]
 
 
-def _grid(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def _grid(values: Grid) -> list[dict[str, Any]]:
     return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]

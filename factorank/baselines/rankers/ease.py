@@ -1,12 +1,11 @@
 """EASE: an item-item model in closed form, on centred ratings."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.baseline import BaselineRanker, Reads
+from factorank.baselines.rankers.baseline import BaselineRanker, Grid
 from factorank.baselines.rankers.unpersonalised import mean_relevance
 from factorank.data.ratings import Ratings
 
@@ -29,12 +28,10 @@ class EASE(BaselineRanker):
     Steck, "Embarrassingly shallow autoencoders for sparse data", 2019.
     """
 
-    name: ClassVar[str] = "ease"
-    reads: ClassVar[Reads] = "ratings"
-    learned: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "penalty": (30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5)
-    }
-    scored: ClassVar[Mapping[str, Sequence[Any]]] = {"weight": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)}
+    name = "ease"
+    reads = "ratings"
+    learned: ClassVar[Grid] = {"penalty": (30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5)}
+    scored: ClassVar[Grid] = {"weight": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)}
 
     def learn(self, train: Ratings, penalty: float = 1000.0) -> None:
         self.means = mean_relevance(train, PRIOR)
@@ -62,5 +59,6 @@ class EASE(BaselineRanker):
 
 def item_weights(gram: Tensor, penalty: float) -> Tensor:
     """B in float32 from the Gram matrix :math:`X^T X` ``(items, items)`` in float64."""
-    inverse = torch.linalg.inv(gram + penalty * torch.eye(len(gram), dtype=gram.dtype, device=gram.device))
-    return (torch.eye(len(gram), dtype=gram.dtype, device=gram.device) - inverse / inverse.diagonal()).float()
+    unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    inverse = torch.linalg.inv(gram + penalty * unit)
+    return (unit - inverse / inverse.diagonal()).float()

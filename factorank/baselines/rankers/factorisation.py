@@ -1,12 +1,11 @@
 """Matrix factorisation with biases, by alternating least squares; a new user is folded in from r ratings."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.baseline import BaselineRanker, Reads
+from factorank.baselines.rankers.baseline import BaselineRanker, Grid
 from factorank.data.ratings import Ratings
 from factorank.data.sparse import sparse_matrix
 
@@ -29,10 +28,10 @@ class MatrixFactorisation(BaselineRanker):
     alternation); Koren, Bell and Volinsky, "Matrix factorization techniques for recommender systems", 2009.
     """
 
-    name: ClassVar[str] = "matrix-factorisation"
-    reads: ClassVar[Reads] = "ratings"
-    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"rank": (8, 16), "penalty": (3.0, 10.0, 30.0)}
-    scored: ClassVar[Mapping[str, Sequence[Any]]] = {"fold": (1.0, 2.0, 4.0)}
+    name = "matrix-factorisation"
+    reads = "ratings"
+    learned: ClassVar[Grid] = {"rank": (8, 16), "penalty": (3.0, 10.0, 30.0)}
+    scored: ClassVar[Grid] = {"fold": (1.0, 2.0, 4.0)}
 
     def learn(self, train: Ratings, rank: int = 8, penalty: float = 6.0, seed: int = 0) -> None:
         relevance = train.relevance(train.values)

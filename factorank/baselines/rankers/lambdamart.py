@@ -1,16 +1,15 @@
 """LambdaMART: boosted trees that learn to order lists, on top of the scores of simpler rankers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.baseline import BaselineRanker, Reads, usual_counts
+from factorank.baselines.rankers.baseline import BaselineRanker, Grid, RatedLists, usual_counts
 from factorank.baselines.rankers.ease import EASE
 from factorank.baselines.rankers.factorisation import MatrixFactorisation
-from factorank.baselines.rankers.rated_lists import RatedLists
 from factorank.baselines.rankers.unpersonalised import MeanRating, Popularity
 from factorank.data.ratings import Ratings
 from factorank.errors import RankerError
@@ -18,7 +17,7 @@ from factorank.errors import RankerError
 STEPS = 4
 """Labels are whole numbers: relevance in quarters."""
 MOST_LISTS = 20_000
-"""RatedLists that the trees learn from, at most."""
+"""Lists that the trees learn from, at most."""
 FEATURES = (
     *("mean", "log count", "factorisation", "ease", "factorisation beside mean", "ease beside mean"),
     *("mean beside list", "factorisation beside list", "ease beside list"),
@@ -39,9 +38,9 @@ class LambdaMART(BaselineRanker):
     Burges, "From RankNet to LambdaRank to LambdaMART: An overview", 2010.
     """
 
-    name: ClassVar[str] = "lambdamart"
-    reads: ClassVar[Reads] = "ratings"
-    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"leaves": (7, 31)}
+    name = "lambdamart"
+    reads = "ratings"
+    learned: ClassVar[Grid] = {"leaves": (7, 31)}
 
     def __init__(
         self, *, trees: int = 300, rate: float = 0.05, lists_per_user: int = 8, threads: int = 0
@@ -49,28 +48,18 @@ class LambdaMART(BaselineRanker):
         self.trees, self.rate, self.lists_per_user, self.threads = trees, rate, lists_per_user, threads
 
     def fit(
-        self,
-        train: Ratings,
-        validation: Ratings,
-        *,
-        n: int = 50,
-        observed: Sequence[int] | None = None,
-        k: int = 10,
-        seed: int = 0,
-        **options: Any,
+        self, train: Ratings, validation: Ratings, *, n: int = 50, k: int = 10, seed: int = 0, **options: Any
     ) -> Self:
         _lightgbm()
-        observed = usual_counts(n) if observed is None else observed
-        options |= {"n": n, "observed": observed, "k": k, "seed": seed}
+        options = {"observed": usual_counts(n)} | options | {"n": n, "k": k, "seed": seed}
         half, other, _ = train.split(validation=0.5, test=0.0, seed=seed)
-        kinds = (MeanRating, Popularity, MatrixFactorisation, EASE)
-        self._below: list[BaselineRanker] = [kind() for kind in kinds]
+        self._below: list[BaselineRanker] = [MeanRating(), Popularity(), MatrixFactorisation(), EASE()]
         for below in self._below:  # all in relevances, so that their scores can be compared
             below.learned = {name: tried for name, tried in below.learned.items() if name != "target"}  # type: ignore[misc]
             below.fit(half, validation, **options)
         self._k = k
         self._data = [
-            self._table(RatedLists.of(ratings, n, times, seed + 1).some(MOST_LISTS), observed)
+            self._table(RatedLists.of(ratings, n, times, seed + 1).some(MOST_LISTS), options["observed"])
             for ratings, times in ((other, self.lists_per_user), (validation, 3))
         ]
         whole = [ranker.relearned(train) for ranker in self._below]
@@ -98,7 +87,8 @@ class LambdaMART(BaselineRanker):
             "verbose": -1,
             "seed": 0,
         }
-        data = lightgbm.Dataset(features, labels, group=groups, feature_name=[*map(_plain, FEATURES)])
+        names = [name.replace(" ", "_") for name in FEATURES]
+        data = lightgbm.Dataset(features, labels, group=groups, feature_name=names)
         held_out = lightgbm.Dataset(other_features, other_labels, group=other_groups, reference=data)
         stop = lightgbm.early_stopping(50, verbose=False)
         self.booster = lightgbm.train(settings, data, self.trees, valid_sets=[held_out], callbacks=[stop])
@@ -106,9 +96,9 @@ class LambdaMART(BaselineRanker):
     def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
         batch, n = items.shape
         features = self._features(items, r, observed).reshape(batch * n, len(FEATURES))
-        scores = (
-            self.booster.predict(features, num_iteration=self.booster.best_iteration) if batch * n else []
-        )
+        if not batch * n:
+            return torch.zeros((batch, n), device=items.device)
+        scores = self.booster.predict(features, num_iteration=self.booster.best_iteration)
         return torch.as_tensor(np.asarray(scores), dtype=torch.float32, device=items.device).view(batch, n)
 
     def _features(self, items: Tensor, r: int, relevance: Tensor) -> np.ndarray:
@@ -136,10 +126,6 @@ class LambdaMART(BaselineRanker):
             labels.append((relevance[:, r:] * STEPS).round().long().cpu().numpy().reshape(-1))
             groups.append(np.full(len(items), items.shape[1] - r))
         return np.concatenate(features), np.concatenate(labels), np.concatenate(groups)
-
-
-def _plain(name: str) -> str:
-    return name.replace(" ", "_")
 
 
 def _lightgbm() -> Any:

@@ -1,13 +1,12 @@
 """A mixture of Mallows laws over the lists of a catalogue, given the observed order."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.baseline import BaselineRanker, Reads
+from factorank.baselines.rankers.baseline import BaselineRanker, Grid
 from factorank.data.ratings import Ratings, order_of
 from factorank.distributions import Mallows
 from factorank.distributions.fitting.dispersion import log_normaliser, solve
@@ -18,7 +17,7 @@ LONGEST = 20
 USERS = 4_000
 """Users that it is fitted to, at most."""
 LISTS = 6
-"""RatedLists of each user that it is fitted to."""
+"""Lists of each user that it is fitted to."""
 PRIOR = 20.0
 """How many appearances at the mean each item is counted to have had in each component."""
 
@@ -47,9 +46,9 @@ class MallowsMixture(BaselineRanker):
     2014 (for mixtures of Mallows laws from partial rankings).
     """
 
-    name: ClassVar[str] = "mallows-mixture"
-    reads: ClassVar[Reads] = "order"
-    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"components": (1, 4, 16)}
+    name = "mallows-mixture"
+    reads = "order"
+    learned: ClassVar[Grid] = {"components": (1, 4, 16)}
 
     def __init__(self, *, seed: int = 0) -> None:
         self.seed = seed
@@ -84,9 +83,8 @@ def mixture(listed: Tensor, item_count: int, components: int, seed: int) -> tupl
     """EM on lists ``(users * LISTS, n)`` of items, best first, those of a user together: the weights
     ``(k,)``, for each component scores of all items ``(k, items)``, and the share of pairs that disagree."""
     n = listed.shape[1]
-    shares = (
-        torch.rand((len(listed) // LISTS, components), generator=torch.Generator().manual_seed(seed)) ** 4
-    )
+    generator = torch.Generator().manual_seed(seed)
+    shares = torch.rand((len(listed) // LISTS, components), generator=generator) ** 4
     shares = shares / shares.sum(1, keepdim=True)
     for _ in range(ROUNDS if components > 1 else 1):
         each = shares.repeat_interleave(LISTS, 0)

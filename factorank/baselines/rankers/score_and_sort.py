@@ -1,13 +1,11 @@
 """A network that gives every item of a list a score, and sorts: Plackett-Luce given the observed order."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from factorank.baselines.rankers.baseline import BaselineRanker, Reads
-from factorank.baselines.rankers.rated_lists import RatedLists
+from factorank.baselines.rankers.baseline import BaselineRanker, Grid, RatedLists
 from factorank.baselines.rankers.unpersonalised import mean_relevance
 from factorank.data.ratings import Ratings, order_of
 from factorank.errors import RankerError
@@ -34,15 +32,8 @@ class ScoreNetwork(nn.Module):
         self, items: int, n: int, width: int = 64, depth: int = 3, heads: int = 4, dropout: float = 0.1
     ) -> None:
         super().__init__()
-        self.sizes = {
-            "items": items,
-            "n": n,
-            "width": width,
-            "depth": depth,
-            "heads": heads,
-            "dropout": dropout,
-        }
-        self.n = n
+        sizes = {"items": items, "n": n, "width": width, "depth": depth, "heads": heads, "dropout": dropout}
+        self.n, self.sizes = n, sizes
         self.item = nn.Embedding(items, width)
         self.above, self.below = nn.Embedding(n, width), nn.Embedding(n, width)
         self.unobserved = nn.Parameter(torch.zeros(width))
@@ -59,9 +50,8 @@ class ScoreNetwork(nn.Module):
         among the ``count (batch, 1)`` observed ones, best 0, and anything from ``count`` on for others."""
         observed = (place < count)[..., None]
         rank = self.above(place.clamp(0, self.n - 1)) + self.below((count - 1 - place).clamp(0, self.n - 1))
-        tokens = self.item(items) + torch.where(observed, rank, self.unobserved)
-        out = self.transformer(tokens)
-        return (self.head(self.norm(out)) + self.bias(items)).squeeze(-1)
+        tokens = self.transformer(self.item(items) + torch.where(observed, rank, self.unobserved))
+        return (self.head(self.norm(tokens)) + self.bias(items)).squeeze(-1)
 
     def loss(
         self, order: Tensor, context: Tensor, *, generator: torch.Generator | None = None, **_: Any
@@ -111,9 +101,9 @@ class ScoreAndSort(BaselineRanker):
         steps: of training, at most; options of :func:`factorank.train` may follow.
     """
 
-    name: ClassVar[str] = "score-and-sort"
-    reads: ClassVar[Reads] = "order"
-    learned: ClassVar[Mapping[str, Sequence[Any]]] = {"dropout": (0.1,)}
+    name = "score-and-sort"
+    reads = "order"
+    learned: ClassVar[Grid] = {"dropout": (0.1,)}
 
     def __init__(
         self, *, steps: int = 10_000, width: int = 64, depth: int = 3, heads: int = 4, **options: Any
@@ -147,12 +137,8 @@ class ScoreAndSort(BaselineRanker):
         device = self.options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
         data = train.to(device)
         data.draw(n, 1, torch.Generator(device).manual_seed(0))  # what it keeps is made before any capture
-        options: dict[str, Any] = {
-            "held_out": self._held_out,
-            "seed": self._seed,
-            "progress": False,
-        } | self.options
-        self.result = optimise(self.network, batches, **options)
+        defaults: dict[str, Any] = {"held_out": self._held_out, "seed": self._seed, "progress": False}
+        self.result = optimise(self.network, batches, **defaults | self.options)
 
     @torch.no_grad()
     def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:

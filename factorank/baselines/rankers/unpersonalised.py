@@ -1,12 +1,11 @@
 """Rankers that are the same for every user: chance, popularity, mean rating."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from factorank.baselines.rankers.baseline import TARGETS, BaselineRanker, Reads, target_of
+from factorank.baselines.rankers.baseline import BaselineRanker, Grid
 from factorank.data.ratings import Ratings
 
 
@@ -17,25 +16,24 @@ class UniformRIM(BaselineRanker):
     order of the unobserved items is chance.
     """
 
-    name: ClassVar[str] = "uniform-rim"
-    reads: ClassVar[Reads] = "order"
+    name = "uniform-rim"
+    reads = "order"
 
     def learn(self, train: Ratings) -> None:
         pass
 
     def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
         scores = torch.rand(items.shape, device=items.device, generator=generator)
-        scores[:, :r] = torch.zeros_like(scores[:, :r]).scatter_(
-            1, observed, scores[:, :r].sort(-1, descending=True).values
-        )
+        best_first = scores[:, :r].sort(-1, descending=True).values
+        scores[:, :r] = torch.zeros_like(best_first).scatter_(1, observed, best_first)
         return scores
 
 
 class Popularity(BaselineRanker):
     """The paper's baseline: items by the number of their ratings."""
 
-    name: ClassVar[str] = "popularity"
-    reads: ClassVar[Reads] = "nothing"
+    name = "popularity"
+    reads = "nothing"
 
     def learn(self, train: Ratings) -> None:
         self.counts = torch.bincount(train.items, minlength=train.item_count).float()
@@ -51,11 +49,11 @@ class MeanRating(BaselineRanker):
     With the ``target`` "gain" the means are those of :math:`2^{rel} - 1`, which NDCG adds up.
     """
 
-    name: ClassVar[str] = "mean-rating"
-    reads: ClassVar[Reads] = "nothing"
-    learned: ClassVar[Mapping[str, Sequence[Any]]] = {
+    name = "mean-rating"
+    reads = "nothing"
+    learned: ClassVar[Grid] = {
         "prior": (0.0, 1.0, 3.0, 10.0, 30.0, 100.0),
-        "target": TARGETS,
+        "target": ("relevance", "gain"),
     }
 
     def learn(self, train: Ratings, prior: float = 10.0, target: str = "relevance") -> None:
@@ -67,12 +65,12 @@ class MeanRating(BaselineRanker):
 
 def mean_relevance(ratings: Ratings, prior: float, target: str = "relevance") -> Tensor:
     """The mean relevance, or gain, of each item, shrunk to that of all ratings: ``(items,)``, in float32."""
-    relevance = target_of(ratings.relevance(ratings.values).double(), target)
+    relevance = ratings.relevance(ratings.values).double()
+    relevance = torch.exp2(relevance) - 1 if target == "gain" else relevance
     mean = relevance.mean()
     sums = torch.zeros(ratings.item_count, dtype=torch.float64, device=ratings.device)
     sums.index_add_(0, ratings.items.long(), relevance)
     counts = torch.bincount(ratings.items, minlength=ratings.item_count)
+    shrunk = (sums + prior * mean) / (counts + prior).clamp(min=1e-9)
     # With no prior an item that nobody rated is as good as the mean.
-    return torch.where(
-        counts + prior > 0, (sums + prior * mean) / (counts + prior).clamp(min=1e-9), mean
-    ).float()
+    return torch.where(counts + prior > 0, shrunk, mean).float()

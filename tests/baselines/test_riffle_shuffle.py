@@ -10,7 +10,7 @@ import torch
 
 import factorank as fr
 from factorank.baselines import RiffleShuffle, denoising_schedule, total_variation
-from factorank.baselines.riffle_diffusion.shuffle import riffle, riffle_entropy, rising_sequences
+from factorank.baselines.riffle_shuffle import riffle, riffle_entropy, rising_sequences
 from factorank.errors import DistributionError
 from tests.models.naive import all_orders, assert_drawn_from
 

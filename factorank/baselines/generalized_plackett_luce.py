@@ -56,8 +56,7 @@ class GeneralizedPlackettLuce(PermutationDistribution):
         return choice_log_prob(self.logits, order)
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        logits = self.logits.expand(*shape, *self.logits.shape)
-        return draw(logits, generator)
+        return draw(self.logits.expand(*shape, *self.logits.shape), generator)
 
     def beam_search(self, width: int, keep: int | None = None) -> tuple[Tensor, Tensor]:
         """Likely orders ``(*batch, k, n)`` and their log-probabilities ``(*batch, k)``, the likeliest first.
@@ -72,25 +71,21 @@ def choice_log_prob(scores: Tensor, order: Tensor) -> Tensor:
     """Log-probability of orders ``(*batch, n)`` under scores ``(*batch, n, n)``; shapes broadcast."""
     n = order.shape[-1]
     shape = torch.broadcast_shapes(scores.shape[:-2], order.shape[:-1])
-    listed = scores.expand(*shape, n, n).gather(
-        -1, order.expand(*shape, n)[..., None, :].expand(*shape, n, n)
-    )
+    items = order.expand(*shape, n)[..., None, :].expand(*shape, n, n)
+    listed = scores.expand(*shape, n, n).gather(-1, items)
     placed = torch.ones((n, n), dtype=torch.bool, device=scores.device).tril(-1)  # column j < i
     remaining = listed.masked_fill(placed, -torch.inf).logsumexp(-1)
     return (listed.diagonal(dim1=-2, dim2=-1) - remaining).sum(-1)
 
 
 def draw(scores: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw an order ``(*batch, n)`` for each matrix of scores ``(*batch, n, n)``."""
+    """Draw an order ``(*batch, n)`` for each matrix of scores ``(*batch, n, n)``.
+
+    Each place takes the best remaining item by scores with Gumbel noise.
+    """
     _check_finite(scores)
-    return _fill(
-        scores + standard_gumbel(torch.rand(scores.shape, device=scores.device, generator=generator))
-    )
-
-
-def _fill(scores: Tensor) -> Tensor:
-    """Each place takes the best remaining item: with Gumbel noise on the scores, a draw from the law."""
     n = scores.shape[-1]
+    scores = scores + standard_gumbel(torch.rand(scores.shape, device=scores.device, generator=generator))
     taken = torch.zeros((*scores.shape[:-2], n), dtype=torch.bool, device=scores.device)
     order = torch.empty(scores.shape[:-1], dtype=torch.int64, device=scores.device)
     for place in range(n):
@@ -113,8 +108,7 @@ def beam_search(scores: Tensor, width: int, keep: int | None = None) -> tuple[Te
     rows = scores.detach().reshape(-1, n, n)
     at_once = max(1, MOST_CANDIDATES // max(1, width * n))
     parts = [_search(part, width, keep) for part in rows.split(at_once)]
-    orders = torch.cat([orders for orders, _ in parts])
-    log_probs = torch.cat([log_probs for _, log_probs in parts])
+    orders, log_probs = (torch.cat(column) for column in zip(*parts, strict=True))
     lead = scores.shape[:-2]
     return orders.view(*lead, *orders.shape[1:]), log_probs.view(*lead, *log_probs.shape[1:])
 

@@ -11,15 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.types import _size
 
-from factorank.baselines.ordering import OrderingModel, ScoreHead
-from factorank.baselines.riffle_diffusion.generalized_plackett_luce import (
+from factorank.baselines.generalized_plackett_luce import (
     beam_search,
     choice_log_prob,
     draw,
 )
-from factorank.baselines.riffle_diffusion.shuffle import denoising_schedule, riffle, riffle_entropy
+from factorank.baselines.ordering import OrderingModel, ScoreHead
+from factorank.baselines.riffle_shuffle import denoising_schedule, riffle, riffle_entropy
 from factorank.errors import ModelError
 from factorank.kernels.gpu.graphs import replayed
+from factorank.models import masked
 from factorank.models.network import evaluating
 from factorank.permutations import inverse, random_permutations
 
@@ -47,7 +48,7 @@ class RiffleDiffusion(OrderingModel):
     The paper trains on puzzles by REINFORCE, without using the shuffles; here, as in its other tasks, the
     shuffles are used, and the likelihood of the step is maximized.
 
-    See :class:`factorank.baselines.ordering.OrderingModel` for the other arguments and for orders.
+    See :class:`factorank.baselines.ordering.OrderingModel` for the first arguments and for orders.
 
     Args:
         schedule: rising numbers of shuffles from 0 to T; by default
@@ -73,18 +74,10 @@ class RiffleDiffusion(OrderingModel):
     may_look: Tensor | None
 
     def __init__(
-        self,
-        n: int,
-        encoder: nn.Module,
-        width: int = 128,
-        depth: int = 7,
-        heads: int = 8,
-        dropout: float = 0.0,
-        schedule: Sequence[int] | None = None,
-        layout: Layout = "slots",
-        network: nn.Module | None = None,
+        self, *args: Any, schedule: Sequence[int] | None = None, layout: Layout = "slots", **options: Any
     ) -> None:
-        super().__init__(n, encoder, width, depth, heads, dropout, network)
+        super().__init__(*args, **options)
+        n, width = self.n, self.width
         self.schedule = denoising_schedule(n) if schedule is None else list(schedule)
         pairs = list(itertools.pairwise(self.schedule))
         if not pairs or self.schedule[0] != 0 or any(s >= t for s, t in pairs) or self.schedule[-1] > 24:
@@ -96,16 +89,14 @@ class RiffleDiffusion(OrderingModel):
         self.layout, self.steps = layout, len(pairs)
         self.place = nn.Parameter(torch.empty(n, width))
         self.time = nn.Parameter(torch.empty(self.steps, width))
-        self.slot = None
+        self.slot, may_look = None, None
         if layout == "slots":
             self.slot, self.head = nn.Parameter(torch.empty(n, width)), ScoreHead(width, width)
+            may_look = torch.ones((2 * n, 2 * n), dtype=torch.bool).tril()
+            may_look[:, :n] = True
         for table in (self.place, self.time, self.slot):
             if table is not None:
                 nn.init.normal_(table, std=0.5)
-        may_look = None
-        if layout == "slots":
-            may_look = torch.ones((2 * n, 2 * n), dtype=torch.bool).tril()
-            may_look[:, :n] = True
         self.register_buffer("may_look", may_look, persistent=False)
         self.register_buffer("starts", torch.tensor([2**s for s, _ in pairs]), persistent=False)
         self.register_buffer("packets", torch.tensor([2 ** (t - s) for s, t in pairs]), persistent=False)
@@ -132,12 +123,8 @@ class RiffleDiffusion(OrderingModel):
     def noise(
         self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
     ) -> tuple[Tensor, ...]:
-        # With generator=None in the call the compiler refuses batches of any size.
-        options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
-        # Strata: the steps are shared out over the batch as evenly as can be.
-        grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
-        strata = (grid + torch.rand((), **options)).frac()
-        return strata, torch.rand((*batch, 2, self.n), **options)
+        # The strata share out the steps over the batch; each of two shuffles takes n numbers.
+        return masked.noise(batch, 2 * self.n, device, generator)
 
     def _loss(self, order: Tensor, tokens: Tensor, context: Any, noise: tuple[Tensor, ...]) -> Tensor:
         r"""An estimate, in nats, of a bound on :math:`-\log p` of each order ``(*batch, n)``: ``(*batch,)``.
