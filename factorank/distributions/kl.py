@@ -32,9 +32,13 @@ def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
         return (math.lgamma(q.n + 1) - p.entropy()).expand(shape)
     if isinstance(q, FactorizedDistribution):
         if isinstance(p, Uniform):
-            return _from_tables(_uniform_table(q), q._table).expand(shape)
+            # Whatever the reference, the digits of a uniform order are uniform on their domains.
+            sizes = code_sizes(q.code_name, q.n, q.device)[:, None]
+            possible = torch.arange(q.n, device=q.device) < sizes
+            uniform = torch.where(possible, -sizes.to(q._table.dtype).log(), -math.inf)
+            return _from_tables(uniform, q._table).expand(shape)
         if isinstance(p, FactorizedDistribution):
-            if _same_reference(p, q):
+            if bool((compact(p._reference, 1) == compact(q._reference, 1)).all()):
                 for name in p.code_names:
                     if name in q.code_names:
                         return _from_tables(p._digits(name), q._digits(name)).expand(shape)
@@ -59,9 +63,7 @@ def expected_kendall(law: FactorizedDistribution, order: Tensor) -> Tensor:
     if "insertion" not in law.code_names:
         raise DistributionError(f"{law!r} is no repeated insertion model: the distance has no closed form")
     before = insertion_precedence(law._digits("insertion", log=False))
-    places = relative_to(
-        order, law._reference
-    )  # where the law's items, in its reference's order, stand in `order`
+    places = relative_to(order, law._reference)  # where the items of the reference stand in `order`
     agree = places[..., :, None] < places[..., None, :]
     pairs = torch.ones(law.n, law.n, dtype=torch.bool, device=before.device).triu(1)
     return torch.where(pairs, torch.where(agree, 1 - before, before), 0.0).sum((-1, -2))
@@ -70,14 +72,3 @@ def expected_kendall(law: FactorizedDistribution, order: Tensor) -> Tensor:
 def _from_tables(p_table: Tensor, q_table: Tensor) -> Tensor:
     """The divergence of two laws with independent digits, from their log-probabilities."""
     return expected(*torch.broadcast_tensors(p_table, p_table - q_table))
-
-
-def _uniform_table(q: FactorizedDistribution) -> Tensor:
-    # Whatever the reference, the digits of a uniform order are uniform on their domains.
-    sizes = code_sizes(q.code_name, q.n, q.device)
-    possible = torch.arange(q.n, device=q.device) < sizes[:, None]
-    return torch.where(possible, -sizes.to(q._table.dtype).log()[:, None], -math.inf)
-
-
-def _same_reference(p: FactorizedDistribution, q: FactorizedDistribution) -> bool:
-    return bool((compact(p._reference, 1) == compact(q._reference, 1)).all())

@@ -61,14 +61,9 @@ class PartialOrders:
                 [1, 1, 0, 1],
                 [0, 0, 0, 0]], dtype=torch.int32)
         """
-        if unranked not in ("below", "incomparable"):
-            raise PartialOrderError(f"unranked is 'below' or 'incomparable', not {unranked!r}")
-        rows, _, n = padded_orders(orders, unranked, items)
+        rows, _, n = padded_orders(orders, _checked(unranked), items)
         rank = torch.from_numpy(ranks_of_padded(rows, n, left_out=n)).to(orders.device)
-        above = rank[:, :, None] < rank[:, None, :]
-        if unranked == "incomparable":
-            above &= (rank < n)[:, None, :]
-        return cls(above, _closed=True)
+        return cls(_above(rank, rank < n, unranked), _closed=True)
 
     @classmethod
     def from_ranks(cls, ranks: Tensor, *, unranked: Unranked = "incomparable") -> "PartialOrders":
@@ -88,15 +83,9 @@ class PartialOrders:
             raise PartialOrderError(
                 f"ranks are 0 or more, or -1, but voter {row} gives item {item} {int(rows[row, item])}"
             )
-        if unranked not in ("below", "incomparable"):
-            raise PartialOrderError(f"unranked is 'below' or 'incomparable', not {unranked!r}")
         listed = rows >= 0
-        last = torch.iinfo(torch.int64).max
-        rank = torch.where(listed, rows, last)
-        above = rank[:, :, None] < rank[:, None, :]
-        if unranked == "incomparable":
-            above &= listed[:, None, :]
-        return cls(above, _closed=True)
+        rank = torch.where(listed, rows, torch.iinfo(torch.int64).max)
+        return cls(_above(rank, listed, _checked(unranked)), _closed=True)
 
     @classmethod
     def from_preferences(
@@ -127,10 +116,8 @@ class PartialOrders:
                 f"preference {row} has {what} {int(triples[row, column])}; allowed is"
                 f" 0..{int(limits[column]) - 1}"
             )
-        same = triples[:, 1] == triples[:, 2]
-        if bool(same.any()):
-            row = int(same.int().argmax())
-            voter, item = int(triples[row, 0]), int(triples[row, 1])
+        for row in (triples[:, 1] == triples[:, 2]).nonzero().flatten().tolist():
+            voter, item, _ = triples[row].tolist()
             raise PartialOrderError(f"preference {row} of voter {voter} puts item {item} above itself")
         above = torch.zeros((count, n, n), dtype=torch.bool, device=triples.device)
         above[triples[:, 0], triples[:, 1], triples[:, 2]] = True
@@ -166,19 +153,28 @@ class PartialOrders:
         return ~(self.above & (rank[..., :, None] > rank[..., None, :])).any(-1).any(-1)
 
 
+def _checked(unranked: Unranked) -> Unranked:
+    if unranked not in ("below", "incomparable"):
+        raise PartialOrderError(f"unranked is 'below' or 'incomparable', not {unranked!r}")
+    return unranked
+
+
+def _above(rank: Tensor, listed: Tensor, unranked: Unranked) -> Tensor:
+    """Who is above whom ``(voters, n, n)`` by ranks ``(voters, n)``, those of unlisted items the largest."""
+    above = rank[:, :, None] < rank[:, None, :]
+    return above & listed[:, None, :] if unranked == "incomparable" else above
+
+
 def _raise_cycle(above: Tensor, reach: Tensor, voter: int) -> NoReturn:
     """Name a shortest cycle of the voter's preferences."""
     start = int(reach[voter].diagonal().int().argmax())
-    step: dict[int, int] = {}
-    frontier = [start]
+    step: dict[int, int] = {}  # from each item met to the one before it
+    queue = [start]
     while start not in step:
-        following = []
-        for item in frontier:
-            for other in above[voter, item].nonzero().flatten().tolist():
-                if other not in step:
-                    step[other] = item
-                    following.append(other)
-        frontier = following
+        item = queue.pop(0)
+        following = [other for other in above[voter, item].nonzero().flatten().tolist() if other not in step]
+        step |= dict.fromkeys(following, item)
+        queue += following
     cycle = [start]
     while len(cycle) == 1 or cycle[-1] != start:
         cycle.append(step[cycle[-1]])

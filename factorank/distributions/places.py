@@ -4,6 +4,8 @@ Each function takes the probabilities of the values at each position, ``(*batch,
 ``(*batch, item, place)``, items named by the reference that the code is relative to.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -63,16 +65,13 @@ def lehmer_places(probs: Tensor) -> Tensor:
 
     It drops by one when a smaller one is taken, and the item stands at place i when the digit i is its index.
     """
-    n = probs.shape[-1]
-    index = torch.eye(n, dtype=probs.dtype, device=probs.device).expand(*probs.shape[:-2], n, n)
-    places = []
-    for i in range(n):
-        row = probs[..., None, i, : n - i]
-        places.append((index * row).sum(-1))
-        above = row.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # P(L_i > s) for s = 0..n-i-2
-        below = row.cumsum(-1)[..., :-1]  # P(L_i < s) for s = 1..n-i-1
-        index = index[..., :-1] * above + index[..., 1:] * below
-    return torch.stack(places, -1) if n else index
+
+    def step(index: Tensor, digit: Tensor) -> Tensor:
+        above = digit.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # P(L_i > s) for s = 0..n-i-2
+        below = digit.cumsum(-1)[..., :-1]  # P(L_i < s) for s = 1..n-i-1
+        return index[..., :-1] * above + index[..., 1:] * below
+
+    return _follow(probs, step)
 
 
 def left_lehmer_places(probs: Tensor) -> Tensor:
@@ -86,14 +85,21 @@ def left_lehmer_places(probs: Tensor) -> Tensor:
 
 def fisher_yates_places(probs: Tensor) -> Tensor:
     """Fisher-Yates: follows each item through the swaps of place i with place i + draw."""
+    return _follow(
+        probs, lambda item, draw: item[..., 1:] * (1 - draw[..., 1:]) + item[..., :1] * draw[..., 1:]
+    )
+
+
+def _follow(probs: Tensor, step: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """The law of each item's index among those left, moved on by ``step(index, digit)`` as places fill."""
     n = probs.shape[-1]
-    item = torch.eye(n, dtype=probs.dtype, device=probs.device).expand(*probs.shape[:-2], n, n)
+    index = torch.eye(n, dtype=probs.dtype, device=probs.device).expand(*probs.shape[:-2], n, n)
     places = []
     for i in range(n):
-        draw = probs[..., None, i, : n - i]
-        places.append((item * draw).sum(-1))
-        item = item[..., 1:] * (1 - draw[..., 1:]) + item[..., :1] * draw[..., 1:]
-    return torch.stack(places, -1) if n else item
+        digit = probs[..., None, i, : n - i]
+        places.append((index * digit).sum(-1))
+        index = step(index, digit)
+    return torch.stack(places, -1) if n else index
 
 
 def inline_places(probs: Tensor) -> Tensor:

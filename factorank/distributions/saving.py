@@ -105,34 +105,14 @@ def write_law(law: PermutationDistribution, folder: Path, items: Sequence[str] |
     write_json(folder / JSON, about)
 
 
-def _uniform(law: Uniform) -> dict[str, Any]:
-    return {"n": law.n, "batch_shape": list(law.batch_shape), "dtype": str(law._zero.dtype).split(".")[1]}
-
-
-def _build_uniform(n: int, batch_shape: list[int], dtype: str) -> Uniform:
-    return Uniform(n, batch_shape=torch.Size(batch_shape), dtype=getattr(torch, dtype))
-
-
-def _build_rim(reference: Tensor, logits: Tensor) -> RIM:
-    law = RIM(logits=logits, reference=reference)
-    law._logits = logits  # as they were saved: normalising them again would round
-    return law
-
-
-def _build_mixture(weights: Tensor, components: list[PermutationDistribution]) -> Mixture:
-    law = Mixture(weights, components)
-    law.weights = weights  # as they were saved, for the same reason
-    return law
-
-
-# How each family is taken apart into numbers and tensors by name, and how it is built from them.
-FAMILIES: dict[type[PermutationDistribution], tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]] = {
-    Uniform: (_uniform, _build_uniform),
-    Mallows: (lambda law: {"central": law.central, "phi": law.phi, "weights": law.weights}, Mallows),
-    GeneralizedMallows: (lambda law: {"central": law.central, "phis": law.phis}, GeneralizedMallows),
-    RIM: (lambda law: {"reference": law.reference, "logits": law.logits}, _build_rim),
-    PlackettLuce: (lambda law: {"logits": law.logits}, PlackettLuce),
-    Mixture: (lambda law: {"weights": law.weights, "components": list(law.components)}, _build_mixture),
+# The numbers and tensors that each family is taken apart into, and built from.
+FAMILIES: dict[type[PermutationDistribution], tuple[str, ...]] = {
+    Uniform: ("n", "batch_shape", "dtype"),
+    Mallows: ("central", "phi", "weights"),
+    GeneralizedMallows: ("central", "phis"),
+    RIM: ("reference", "logits"),
+    PlackettLuce: ("logits",),
+    Mixture: ("weights", "components"),
 }
 
 
@@ -141,7 +121,8 @@ def _describe(law: PermutationDistribution, prefix: str, tensors: dict[str, Tens
         names = ", ".join(family.__name__ for family in FAMILIES)
         raise LawFileError(f"a {type(law).__name__} cannot be saved; these can: {names}")
     described: dict[str, Any] = {"family": type(law).__name__}
-    for name, value in FAMILIES[type(law)][0](law).items():
+    for name in FAMILIES[type(law)]:
+        value = getattr(law, name)
         if name == "components":
             described[name] = [
                 _describe(each, f"{prefix}{name}.{k}.", tensors) for k, each in enumerate(value)
@@ -149,6 +130,8 @@ def _describe(law: PermutationDistribution, prefix: str, tensors: dict[str, Tens
         elif isinstance(value, Tensor):
             described[name] = {"tensor": prefix + name}
             tensors[prefix + name] = value
+        elif isinstance(value, torch.dtype):
+            described[name] = str(value).removeprefix("torch.")
         elif value is not None:
             described[name] = value
     if law.report is not None:
@@ -159,15 +142,22 @@ def _describe(law: PermutationDistribution, prefix: str, tensors: dict[str, Tens
 def _rebuild(described: dict[str, Any], tensors: dict[str, Tensor]) -> PermutationDistribution:
     parts = dict(described)
     family, report = parts.pop("family"), parts.pop("report", None)
-    builders = {kind.__name__: build for kind, (_, build) in FAMILIES.items()}
-    if family not in builders:
-        raise LawFileError(f"the law is of an unknown family, {family!r}; known are {', '.join(builders)}")
+    kinds: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in FAMILIES}
+    if family not in kinds:
+        raise LawFileError(f"the law is of an unknown family, {family!r}; known are {', '.join(kinds)}")
     for name, value in parts.items():
         if name == "components":
             parts[name] = [_rebuild(each, tensors) for each in value]
+        elif name == "dtype":
+            parts[name] = getattr(torch, value)
         elif isinstance(value, dict):
             parts[name] = tensors[value["tensor"]]
-    law = builders[family](**parts)
+    law = kinds[family](**parts)
+    # As they were saved: normalising them again would round.
+    if isinstance(law, RIM):
+        law._logits = parts["logits"]
+    elif isinstance(law, Mixture):
+        law.weights = parts["weights"]
     if report is not None:
         law.report = _report(report)
     return law
@@ -187,8 +177,7 @@ def _report(plain: dict[str, Any]) -> FitReport:
     facts = {name: value for name, value in plain.items() if name in names}
     for name, value in facts.items():
         if isinstance(value, list):
-            numbers = name != "warnings"
-            facts[name] = tuple(float(entry) if numbers else entry for entry in value)
+            facts[name] = tuple(value) if name == "warnings" else tuple(map(float, value))
         elif isinstance(value, str) and name != "family":
             facts[name] = float(value)
     return FitReport(**facts)
@@ -206,9 +195,8 @@ def _about(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(about, dict) or about.get("format") != FORMAT or "law" not in about:
         _refuse(path / JSON, "not the description of a law")
     if about.get("version") != VERSION:
-        _refuse(
-            path / JSON, f"format version {about.get('version')!r}; this factorank reads version {VERSION}"
-        )
+        version = about.get("version")
+        _refuse(path / JSON, f"format version {version!r}; this factorank reads version {VERSION}")
     return about
 
 

@@ -44,6 +44,11 @@ class Uniform(PermutationDistribution):
     def device(self) -> torch.device:
         return self._zero.device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the log-probabilities."""
+        return self._zero.dtype
+
     def _parameters(self) -> dict[str, int]:
         return {"n": self.n}
 

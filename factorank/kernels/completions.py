@@ -91,29 +91,18 @@ def complete(relation, reference, sums, logs, order, rank, seed, draw, voter):  
 
 
 @njit(cache=True)
-def draw_completions(relations, reference, sums, logs, seed, orders, log_proposal):  # type: ignore[no-untyped-def]
-    """Fill ``orders (samples, voters, n)`` with completions, ``log_proposal`` with their log-probability."""
+def fill_completions(relations, reference, sums, logs, ranks, seed, orders, log_proposal):  # type: ignore[no-untyped-def]
+    """Fill ``orders (samples, voters, n)`` with completions, ``log_proposal`` with their log-probability.
+
+    They are drawn, or those with the ranks ``(samples, voters, n)`` where these are not of length 0.
+    """
     samples, voters, _ = orders.shape
-    nothing = np.empty(0, dtype=np.int64)
+    law = (reference, sums, logs)
     for voter in range(voters):
         for draw in range(samples):
-            log_prob, _ = complete(
-                relations[voter], reference, sums, logs, orders[draw, voter], nothing, seed, draw, voter
+            log_proposal[draw, voter], _ = complete(
+                relations[voter], *law, orders[draw, voter], ranks[draw, voter], seed, draw, voter
             )
-            log_proposal[draw, voter] = log_prob
-
-
-@njit(cache=True)
-def completion_log_probs(relations, reference, sums, logs, ranks, log_proposal):  # type: ignore[no-untyped-def]
-    """Fill ``log_proposal (samples, voters)`` with the log-probabilities of completions with these ranks."""
-    samples, voters, n = ranks.shape
-    order = np.empty(n, dtype=np.int64)
-    for voter in range(voters):
-        for draw in range(samples):
-            log_prob, _ = complete(
-                relations[voter], reference, sums, logs, order, ranks[draw, voter], 0, draw, voter
-            )
-            log_proposal[draw, voter] = log_prob
 
 
 @njit(cache=True)
@@ -133,18 +122,9 @@ def expected_counts(relations, weights, shares, references, sums, logs, samples,
     for voter in range(voters):
         largest = -np.inf
         for k in range(components):
+            law = (references[k], sums[k], logs[k])
             for draw in range(samples):
-                proposal, prob = complete(
-                    relations[voter],
-                    references[k],
-                    sums[k],
-                    logs[k],
-                    orders[k, draw],
-                    nothing,
-                    seed,
-                    draw,
-                    voter,
-                )
+                proposal, prob = complete(relations[voter], *law, orders[k, draw], nothing, seed, draw, voter)
                 log_weights[k, draw] = prob - proposal
                 if shares[k] > 0.0:
                     largest = max(largest, prob - proposal)

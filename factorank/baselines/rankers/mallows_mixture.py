@@ -126,7 +126,7 @@ def consensus_scores(listed: Tensor, shares: Tensor, item_count: int) -> Tensor:
 def disagreements(listed: Tensor, consensus: Tensor) -> Tensor:
     """How many pairs of each list ``(lists, m)``, best first, each consensus ``(k, items)`` of scores puts
     the other way round: ``(lists, k)``."""
-    from factorank.kernels.pairwise import count_inversions
+    from factorank.kernels.fitting import count_inversions
 
     total = np.empty((len(listed), len(consensus)), dtype=np.int64)
     count_inversions(listed.numpy(), consensus.numpy(), total)

@@ -24,8 +24,7 @@ class AMP(PermutationDistribution):
     ``sample`` and ``log_prob`` are those of this law, which is not the posterior
     :math:`P(x \mid \text{partial order})` itself. It is a proposal for it: the importance weight
     :math:`P(x)/Q(x)`, the product of the masses of the allowed slots, is at most one, and its mean over draws
-    is an unbiased estimate of the probability that the RIM gives the partial order
-    (:func:`importance_log_weights`, :func:`effective_sample_size`).
+    is an unbiased estimate of the probability that the RIM gives the partial order.
 
     Batch shape ``(voters,)``. Runs on the CPU, whatever device the partial orders are on; no gradients.
 
@@ -68,30 +67,27 @@ class AMP(PermutationDistribution):
 
     def draw(self, samples: int, *, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Orders ``(samples, voters, n)`` and their log-probabilities ``(samples, voters)``, in one pass."""
-        from factorank.kernels import completions
-
-        orders = np.empty((samples, len(self.partial), self.n), dtype=np.int64)
-        log_proposal = np.zeros((samples, len(self.partial)))
-        if orders.size:
-            completions.draw_completions(
-                self._relations(), *self._insertions, new_seed(generator), orders, log_proposal
-            )
-        return torch.from_numpy(orders).to(self.device), torch.from_numpy(log_proposal).to(self.device)
+        nothing = np.empty((samples, len(self.partial), 0), dtype=np.int64)
+        orders, log_proposal = self._complete(nothing, new_seed(generator))
+        return orders.to(self.device), log_proposal.to(self.device)
 
     def _log_prob(self, order: Tensor) -> Tensor:
-        from factorank.kernels import completions
-
         shape = torch.broadcast_shapes(order.shape[:-1], self.batch_shape)
         ranks = inverse(order, check=False).expand(*shape, self.n).reshape(-1, len(self.partial), self.n)
-        result = np.zeros(ranks.shape[:2])
-        if ranks.numel():
-            completions.completion_log_probs(
-                self._relations(), *self._insertions, ranks.cpu().contiguous().numpy(), result
-            )
-        return torch.from_numpy(result).to(order.device).view(shape)
+        _, log_proposal = self._complete(ranks.cpu().contiguous().numpy(), seed=0)
+        return log_proposal.to(order.device).view(shape)
 
-    def _relations(self) -> np.ndarray:
-        return relations(self.partial.above)
+    def _complete(self, ranks: np.ndarray, seed: int) -> tuple[Tensor, Tensor]:
+        """Completions and their log-probabilities: those with these ranks ``(samples, voters, n or 0)``."""
+        from factorank.kernels.completions import fill_completions
+
+        orders = np.empty((*ranks.shape[:2], self.n), dtype=np.int64)
+        log_proposal = np.zeros(ranks.shape[:2])
+        if orders.size:
+            fill_completions(
+                relations(self.partial.above), *self._insertions, ranks, seed, orders, log_proposal
+            )
+        return torch.from_numpy(orders), torch.from_numpy(log_proposal)
 
 
 def relations(above: Tensor) -> np.ndarray:
@@ -115,11 +111,6 @@ def insertion_table(law: PermutationDistribution) -> tuple[np.ndarray, np.ndarra
 def cumulated(logs: np.ndarray) -> np.ndarray:
     """The sums of the probabilities before each slot, from their logarithms ``(*batch, n, n)``."""
     return np.concatenate([np.zeros_like(logs[..., :1]), np.exp(logs).cumsum(-1)], -1)
-
-
-def importance_log_weights(law: PermutationDistribution, proposal: AMP, orders: Tensor) -> Tensor:
-    """log P(x) - log Q(x), ``(samples, voters)``, of orders ``(samples, voters, n)`` from the proposal."""
-    return law.log_prob(orders).to(torch.float64) - proposal.log_prob(orders)
 
 
 def effective_sample_size(log_weights: Tensor, dim: int = 0) -> Tensor:

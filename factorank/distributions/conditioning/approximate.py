@@ -56,8 +56,7 @@ class AMPConditioned(Conditioned):
     ``importance(count).effective_sample_size`` measures how far they can be trusted. ``log_prob`` is refused;
     ``log_prob_estimate`` gives an estimate.
 
-    Lu and Boutilier, "Effective sampling and learning for Mallows models with pairwise-preference data",
-    2014.
+    See :class:`factorank.distributions.AMP`.
 
     >>> import factorank as fr
     >>> law = fr.Mallows(torch.arange(60), phi=0.9).condition([0, 50, 10, 40, 20, 30], max_states=1000)
@@ -68,20 +67,20 @@ class AMPConditioned(Conditioned):
     """
 
     exact = False
+    law: FactorizedDistribution | GRIM
 
     def __init__(self, law: FactorizedDistribution | GRIM, observed: Tensor) -> None:
         super().__init__(law, observed, None)
-        self._in_places = "insertion" not in getattr(law, "code_names", ("insertion",))
+        self._code = "insertion" if isinstance(law, GRIM) or "insertion" in law.code_names else "lehmer"
 
     def importance(self, proposals: int, *, generator: torch.Generator | None = None) -> Importance:
         """That many proposals for each row of the batch; gradients are not tracked."""
         if proposals < 1:
             raise DistributionError(f"importance takes at least 1 proposal, not {proposals}")
         with torch.no_grad():
-            propose = self._propose_places if self._in_places else self._propose_insertions
+            propose = self._propose_insertions if self._code == "insertion" else self._propose_places
             digits, log_weights = propose((proposals, *self.batch_shape), generator)
-            name = "lehmer" if self._in_places else "insertion"
-            relative = code(name).decode(digits, check=False)
+            relative = code(self._code).decode(digits, check=False)
             return Importance(self._reference.expand(relative.shape).gather(-1, relative), log_weights)
 
     def log_prob_estimate(
@@ -126,23 +125,26 @@ class AMPConditioned(Conditioned):
 
     @property
     def _reference(self) -> Tensor:
-        return self.law.reference if isinstance(self.law, GRIM) else self.law._reference  # type: ignore[attr-defined]
+        return self.law.reference if isinstance(self.law, GRIM) else self.law._reference
 
     def _next(self, digits: Tensor, i: int, size: int) -> Tensor:
         """Log-probabilities of digit i given those before, ``(*rows, size)``."""
         if isinstance(self.law, GRIM):
             return self.law.next_slot(digits[..., :i])
-        table = self.law._digits("lehmer" if self._in_places else "insertion")  # type: ignore[attr-defined]
-        return table[..., i, :size].expand(*digits.shape[:-1], size)
+        return self.law._digits(self._code)[..., i, :size].expand(*digits.shape[:-1], size)
+
+    def _begin(self, rows: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The observed items by their place in the reference; digits and weights to fill; positions."""
+        chain = inverse(self._reference, check=False)[..., self.observed]
+        digits = torch.zeros((*rows, self.n), dtype=torch.int64, device=self.device)
+        log_weights = torch.zeros(rows, dtype=torch.float64, device=self.device)
+        return chain, digits, log_weights, torch.arange(len(self.observed), device=self.device)
 
     def _propose_insertions(
         self, rows: tuple[int, ...], generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
-        chain = inverse(self._reference, check=False)[..., self.observed]  # places in the reference
-        digits = torch.zeros((*rows, self.n), dtype=torch.int64, device=self.device)
-        log_weights = torch.zeros(rows, dtype=torch.float64, device=self.device)
-        places = torch.full((*rows, len(self.observed)), -1, device=self.device)
-        position = torch.arange(len(self.observed), device=self.device)
+        chain, digits, log_weights, position = self._begin(rows)
+        places = torch.full((*rows, len(position)), -1, device=self.device)
         for i in range(self.n):
             slots = torch.arange(i + 1, device=self.device)
             here = chain == i
@@ -163,13 +165,9 @@ class AMPConditioned(Conditioned):
     def _propose_places(
         self, rows: tuple[int, ...], generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
-        chain = inverse(self._reference, check=False)[..., self.observed]
-        r = len(self.observed)
-        digits = torch.zeros((*rows, self.n), dtype=torch.int64, device=self.device)
-        log_weights = torch.zeros(rows, dtype=torch.float64, device=self.device)
-        index = chain.expand(*rows, r)  # of each observed item among those left
+        chain, digits, log_weights, position = self._begin(rows)
+        index = chain.expand(*rows, len(position))  # of each observed item among those left
         placed = torch.zeros((*rows, 1), dtype=torch.int64, device=self.device)
-        position = torch.arange(r, device=self.device)
         for i in range(self.n):
             waiting = position > placed
             forbidden = torch.zeros((*rows, self.n + 1), dtype=torch.bool, device=self.device)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.conditioning.conditioned import Conditioned, agrees
+from factorank.distributions.conditioning.conditioned import agrees
 from factorank.distributions.conditioning.rejection import ConditionedByRejection
 from factorank.distributions.conditioning.rules import (
     Effort,
@@ -45,6 +45,10 @@ class ConditionedMixture(Mixture):
         super().__init__(log_weights.softmax(0), components)
         self.exact = all(law.exact for law in components)
 
+    def estimate_log_evidence(self, generator: torch.Generator) -> Tensor:
+        """As of :class:`Conditioned`."""
+        return self.log_evidence
+
     def _listed(self, what: str) -> Tensor:
         orders = super()._listed(what)
         return orders[agrees(orders, self.observed)]
@@ -64,7 +68,7 @@ def _condition_mixture(
                 conditioned = condition(law, observed, effort)
             except ImpossibleObservation:
                 continue
-            log_evidence = _log_evidence(conditioned, generator)
+            log_evidence = conditioned.estimate_log_evidence(generator)  # type: ignore[attr-defined]
             if log_evidence > -math.inf:
                 kept.append(conditioned)
                 log_weights.append(weight.log() + log_evidence)
@@ -75,10 +79,3 @@ def _condition_mixture(
             f"the observed order {observed.tolist()} has probability zero under every component"
         )
     return ConditionedMixture(torch.stack(log_weights), kept, observed)
-
-
-def _log_evidence(law: PermutationDistribution, generator: torch.Generator) -> Tensor:
-    """The log-probability of the observation, estimated where it is not known exactly."""
-    if isinstance(law, Conditioned):
-        return law.estimate_log_evidence(generator)
-    return law.log_evidence  # type: ignore[attr-defined]

@@ -68,12 +68,8 @@ class InsertionProgramme(_Programme):
     def _needed(self, i: int) -> list[int]:
         """Positions in the chain of the items that matter once items 0..i-1 are inserted."""
         here = [item < i for item in self.chain]
-        last = len(self.chain) - 1
-        return [
-            c
-            for c in range(last + 1)
-            if here[c] and ((c and not here[c - 1]) or (c < last and not here[c + 1]))
-        ]
+        around = [True, *here, True]  # nothing is to come beyond the ends of the chain
+        return [c for c, inserted in enumerate(here) if inserted and not (around[c] and around[c + 2])]
 
     def states(self, limit: int) -> int:
         total = 0
@@ -104,7 +100,11 @@ class InsertionProgramme(_Programme):
             # A slot moves the places at or behind it; only the number of those before it matters.
             gap = (slots > places[..., None]).sum(-2)
             return self.table[i, : i + 1] + beyond[self.numbering.shifted(places, 1)].gather(-1, gap)
-        before, low, high = self._bounds(i, places)
+        # The slots (low, high] agree: those between the neighbours of item i in the chain.
+        before = sum(c < self.position[i] for c in self.tracked[i])
+        ends = places.new_tensor([-1, i]).expand(len(places), 2)
+        walls = torch.cat((ends[:, :1], places, ends[:, 1:]), -1)
+        low, high = walls[:, before : before + 1], walls[:, before + 1 : before + 2]
         number = torch.zeros_like(low)
         for position, c in enumerate(self.tracked[i + 1]):
             if c == self.position[i]:
@@ -117,16 +117,6 @@ class InsertionProgramme(_Programme):
         after = beyond[torch.where(inside, number.expand_as(inside), 0)]
         return torch.where(inside, self.table[i, : i + 1] + after, NEVER)
 
-    def _bounds(self, i: int, places: Tensor) -> tuple[int, Tensor, Tensor]:
-        """How many tracked items come before item i in the chain; the slots (low, high] that agree."""
-        tracked = self.tracked[i]
-        before = sum(c < self.position[i] for c in tracked)
-        low = places[:, before - 1 : before] if before else places.new_full((len(places), 1), -1)
-        high = (
-            places[:, before : before + 1] if before < len(tracked) else places.new_full((len(places), 1), i)
-        )
-        return before, low, high
-
     def sample(self, count: int, generator: torch.Generator | None) -> Tensor:
         places = torch.zeros((count, 0), dtype=torch.int64, device=self.table.device)
         digits = []
@@ -136,8 +126,7 @@ class InsertionProgramme(_Programme):
                 continue
             slot = self._pick(self._weights(i, places), generator)
             digits.append(slot)
-            column = slot[:, None]
-            places = places + (places >= column)
+            places = places + (places >= slot[:, None])
             if i in self.position:
                 every = dict(zip(self.tracked[i], places.unbind(-1), strict=True)) | {self.position[i]: slot}
                 kept = [every[c] for c in self.tracked[i + 1]]

@@ -27,8 +27,7 @@ def complete_orders(orders: Tensor, *, n: int | None = None) -> np.ndarray:
     if n is not None and orders.shape[-1] != n:
         raise PermutationError(f"the orders rank {orders.shape[-1]} items each, but the reference has {n}")
     _check_base(orders)
-    if bool((orders == -1).any()):
-        row = int((as_rows(orders) == -1).any(1).int().argmax())
+    if (row := _first((as_rows(orders) == -1).any(1))) is not None:
         raise PermutationError(
             f"this fit takes complete orders but {row_name(orders, row)} holds -1, the mark of a place left"
             " empty; partial rankings go in as PartialOrders"
@@ -49,34 +48,25 @@ def padded_orders(
     if items is None:
         _check_base(orders)
     outside = (rows < -1) | (rows >= n)
-    if bool(outside.any()):
-        row = int(outside.any(1).int().argmax())
-        position = int(outside[row].int().argmax())
-        hint = (
-            "" if items is not None else " (give items= where the orders are shorter than the list of items)"
-        )
+    if (row := _first(outside.any(1))) is not None:
+        position = _first(outside[row])
+        hint = " (give items= where the orders are shorter than the list of items)" if items is None else ""
         raise PermutationError(
             f"orders of {n} items hold 0..{n - 1}, or -1 at the end, but {row_name(orders, row)} holds"
             f" {int(rows[row, position])} at position {position}{hint}"
         )
     listed = rows >= 0
     lengths = listed.sum(1)
-    gaps = (listed != (torch.arange(width) < lengths[:, None])).any(1)
-    if bool(gaps.any()):
-        row = int(gaps.int().argmax())
-        position = int((~listed[row]).int().argmax())
+    if (row := _first((listed != (torch.arange(width) < lengths[:, None])).any(1))) is not None:
         raise PermutationError(
             f"-1 may only fill the end of an order but {row_name(orders, row)} holds it at position"
-            f" {position}, before an item"
+            f" {_first(~listed[row])}, before an item"
         )
-    if bool((lengths == 0).any()):
-        row = int((lengths == 0).int().argmax())
+    if (row := _first(lengths == 0)) is not None:
         raise PermutationError(f"an order lists at least one item but {row_name(orders, row)} lists none")
     times = torch.zeros((len(rows), n + 1), dtype=torch.int64)
     times.scatter_add_(1, torch.where(listed, rows, n), listed.long())
-    twice = (times > 1).any(1)
-    if bool(twice.any()):
-        row = int(twice.int().argmax())
+    if (row := _first((times > 1).any(1))) is not None:
         item = int((times[row] > 1).int().argmax())
         places = (rows[row] == item).nonzero().flatten().tolist()
         raise PermutationError(
@@ -85,8 +75,7 @@ def padded_orders(
         )
     if unranked not in (None, "below", "incomparable"):
         raise FitError(f"unranked is 'below' or 'incomparable', not {unranked!r}")
-    if unranked is None and bool((lengths < n).any()):
-        row = int((lengths < n).int().argmax())
+    if unranked is None and (row := _first(lengths < n)) is not None:
         raise FitError(
             f"{row_name(orders, row)} lists {int(lengths[row])} of {n} items: say unranked='below' if the"
             " others come after them (a top-k list), unranked='incomparable' if nothing is known of them (a"
@@ -156,11 +145,17 @@ def check_unused(what: str, **options: object) -> None:
         raise FitError(f"{what} has no option {', '.join(used)}")
 
 
+def _first(bad: Tensor) -> int | None:
+    """The first index of bool ``(m,)`` that is true, or None."""
+    return int(bad.int().argmax()) if bool(bad.any()) else None
+
+
 def _check_some(orders: Tensor) -> None:
-    if orders.shape[:-1].numel() == 0:
-        raise FitError(f"a fit needs at least one ranking, but the orders have shape {tuple(orders.shape)}")
-    if orders.shape[-1] == 0:
-        raise FitError(f"a fit needs at least one item, but the orders have shape {tuple(orders.shape)}")
+    for what, count in (("ranking", orders.shape[:-1].numel()), ("item", orders.shape[-1])):
+        if count == 0:
+            raise FitError(
+                f"a fit needs at least one {what}, but the orders have shape {tuple(orders.shape)}"
+            )
 
 
 def _check_base(orders: Tensor) -> None:

@@ -73,7 +73,7 @@ def climb(
     data: Choices, logits: np.ndarray, penalty: float, max_iterations: int, tolerance: float
 ) -> tuple[np.ndarray, float, int, bool]:
     """Newton's method with conjugate gradients: logits, log-likelihood, iterations, whether it converged."""
-    from factorank.kernels.choices import choice_likelihood, hessian_product
+    from factorank.kernels.fitting import choice_likelihood, hessian_product
 
     n = len(logits)
     table = (data.items, data.starts, data.stages, data.weights)

@@ -49,11 +49,11 @@ def pairwise_counts(
     rows: np.ndarray, weights: np.ndarray, place_weights: np.ndarray | None = None
 ) -> np.ndarray:
     """``(n, n)``: entry ``[a, b]`` is the weight of the rows that put a above b."""
-    from factorank.kernels import pairwise
+    from factorank.kernels import fitting
 
     if place_weights is None:
         place_weights = np.ones(rows.shape[1])
-    return pairwise.pairwise_counts(np.ascontiguousarray(rows), weights, place_weights)
+    return fitting.pairwise_counts(np.ascontiguousarray(rows), weights, place_weights)
 
 
 def disagreement(counts: np.ndarray, order: np.ndarray) -> float:
@@ -74,7 +74,7 @@ def kemeny(counts: np.ndarray, start: np.ndarray | None = None) -> tuple[np.ndar
         if len(group) <= 2:
             parts.append(group)  # two items in one group would each beat the other: this is one item
         elif len(group) <= EXACT_UP_TO:
-            from factorank.kernels.pairwise import kemeny_order
+            from factorank.kernels.fitting import kemeny_order
 
             parts.append(group[kemeny_order(inner)])
         else:

@@ -21,7 +21,7 @@ def solve(means: np.ndarray, sizes: np.ndarray, scales: np.ndarray | None = None
     >>> bool(abs((phi[0] + 2 * phi[0] ** 2) / (1 + phi[0] + phi[0] ** 2) - 0.5) < 1e-12)
     True
     """
-    from factorank.kernels.dispersion import solve_dispersion
+    from factorank.kernels.fitting import solve_dispersion
 
     sizes = np.ascontiguousarray(sizes, dtype=float)
     scales = np.ones(sizes.shape[1]) if scales is None else np.ascontiguousarray(scales, dtype=float)

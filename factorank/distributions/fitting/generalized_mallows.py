@@ -51,7 +51,7 @@ def _means(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 def _after_moves(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
     """``[i, k]``: about the log-likelihood, a vote, after moving place i's item to place k; -inf at i = k."""
-    from factorank.kernels.dispersion import likelihood_after_moves
+    from factorank.kernels.fitting import likelihood_after_moves
 
     inside = np.ascontiguousarray(shares[np.ix_(order, order)])
     return likelihood_after_moves(inside, _table(1 << (len(order) - 1).bit_length()))

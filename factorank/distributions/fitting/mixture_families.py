@@ -1,6 +1,5 @@
 """What EM needs of each family that :meth:`factorank.Mixture.fit` mixes."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -29,7 +28,7 @@ from factorank.distributions.plackett_luce import PlackettLuce, listed_log_prob
 from factorank.distributions.rim import RIM, insertion_shares
 
 
-class Family(ABC):
+class Family:
     """An M-step that never lowers the (penalised) likelihood, and what else EM needs."""
 
     name: ClassVar[str]
@@ -73,13 +72,13 @@ class Family(ABC):
         orders = torch.from_numpy(rows)
         return lambda row: kendall(orders, orders[row], check=False).numpy()
 
-    @abstractmethod
     def parameters(self, n: int) -> int:
         """The number of free parameters of one law."""
+        return n - 1
 
-    @abstractmethod
     def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution:
         """The M-step of one component, from its previous law, or from None."""
+        raise NotImplementedError
 
     def prior(self, laws: list[PermutationDistribution]) -> float:
         """What is added to the log-likelihood to give the function that EM climbs."""
@@ -106,9 +105,6 @@ class MallowsFamily(Family):
 class GeneralizedMallowsFamily(Family):
     name, title = "generalized-mallows", "generalized Mallows"
 
-    def parameters(self, n: int) -> int:
-        return n - 1
-
     def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution:
         shares = pairwise_counts(rows, weights) / weights.sum()
         start = kemeny(shares)[0] if previous is None else previous.central.numpy()
@@ -126,13 +122,9 @@ class RIMFamily(Family):
         references = [kemeny(pairwise_counts(rows, weights))[0]]
         if previous is not None:
             references.append(previous.reference.numpy())
-        best = max(references, key=lambda reference: self._value(rows, weights, reference))
-        probs, _ = insertion_shares(rows, weights, best, self.smoothing)
+        fits = [(*insertion_shares(rows, weights, order, self.smoothing), order) for order in references]
+        probs, _, best = max(fits, key=lambda fit: fit[1] + self._prior(fit[0]))
         return RIM(torch.from_numpy(probs), torch.from_numpy(best))
-
-    def _value(self, rows: np.ndarray, weights: np.ndarray, reference: np.ndarray) -> float:
-        probs, likelihood = insertion_shares(rows, weights, reference, self.smoothing)
-        return likelihood + self._prior(probs)
 
     def _prior(self, probs: np.ndarray) -> float:
         return self.smoothing * float(np.log(probs[np.tri(len(probs)) > 0]).sum()) if self.smoothing else 0.0
@@ -154,7 +146,7 @@ class PlackettLuceFamily(Family):
         return listed_log_prob(law.logits, rows, self.unranked)
 
     def distances(self, rows: np.ndarray) -> Callable[[int], np.ndarray]:
-        from factorank.kernels.pairwise import disagreement_shares
+        from factorank.kernels.fitting import disagreement_shares
 
         ranks = self._ranks(rows)
         return lambda row: disagreement_shares(ranks, row)
@@ -163,9 +155,6 @@ class PlackettLuceFamily(Family):
         """The place of each item ``(rows, n)``; items left out share the last one, or have -1."""
         n = self.items or rows.shape[1]
         return ranks_of_padded(rows, n, left_out=-1 if self.unranked == "incomparable" else n)
-
-    def parameters(self, n: int) -> int:
-        return n - 1
 
     def maximise(self, rows: np.ndarray, weights: np.ndarray, previous: Any) -> PermutationDistribution:
         start = np.zeros(self.items or rows.shape[1]) if previous is None else previous.logits.numpy()
@@ -177,7 +166,7 @@ class PlackettLuceFamily(Family):
         return -self.penalty / 2 * float(sum(each.square().sum() for each in logits))
 
     def doubts(self, rows: np.ndarray, weights: np.ndarray, k: int) -> list[str]:
-        from factorank.kernels.pairwise import pairwise_counts_of_ranks
+        from factorank.kernels.fitting import pairwise_counts_of_ranks
 
         # A thousandth of a vote that is against it does not make a maximum that means anything.
         edges = pairwise_counts_of_ranks(self._ranks(rows), weights) > 1e-3
