@@ -1,8 +1,9 @@
 """The command line: ``factorank COMMAND …``.
 
 Every module of :mod:`factorank.commands` is a command: ``fit.py`` holds the dataclass ``Fit``, whose fields
-are the options, whose docstrings are the help, and whose ``run()`` does the work. Adding a file adds a
-command. Nothing here imports torch; a command does so when it runs.
+are the options, whose docstrings are the help, and whose ``run()`` does the work; or a class whose
+``actions`` are several of these. Adding a file adds a command. Nothing here imports torch; a command does so
+when it runs.
 """
 
 import os
@@ -12,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import Annotated, Any, Union
 
 from factorank import __version__
 from factorank.errors import FactorankError
@@ -60,34 +61,32 @@ def _run(arguments: list[str]) -> int:
         raise FactorankError(f"there is no command {name!r}; there are {', '.join(command_names())}")
     import tyro
 
-    from factorank.commands._option_names import in_options
-    from factorank.commands._optional import registry
+    from factorank.commands._options import in_options, registry
 
-    kind = command(name)
+    kind: Any = command(name)
     passed_on: list[str] = []
     if getattr(kind, "passes_on", False) and rest and not rest[0].startswith("-"):
         rest, passed_on = rest[:1], rest[1:]
-    chosen = tyro.cli(kind, prog=f"factorank {name}", args=rest, registry=registry)
+    about, prog = kind.__doc__, f"factorank {name}"
+    if hasattr(kind, "actions"):
+        parts = (Annotated[part, tyro.conf.subcommand(name)] for name, part in kind.actions.items())
+        kind = Union[tuple(parts)]  # noqa: UP007
+    chosen = tyro.cli(kind, prog=prog, description=about, args=rest, registry=registry)
     if passed_on:
         chosen.rest = passed_on
     try:
         return chosen.run() or 0
     except FactorankError as error:
-        raise FactorankError(in_options(error, getattr(chosen, "action", chosen))) from error
+        raise FactorankError(in_options(error, chosen)) from error
 
 
 def _overview() -> str:
     width = max(len(name) for name in command_names())
-    lines = ["usage: factorank COMMAND …", ""]
-    lines += textwrap.wrap(
-        "Learn, sample and score probability distributions over permutations and rankings.", 79
-    )
-    lines += ["", "commands:"]
+    about = "Learn, sample and score probability distributions over permutations and rankings."
+    lines = ["usage: factorank COMMAND …", "", *textwrap.wrap(about, 79), "", "commands:"]
     for name in command_names():
-        first = (command(name).__doc__ or "").strip().splitlines()[0]
-        lines += textwrap.wrap(
-            first, 79, initial_indent=f"  {name:<{width}}  ", subsequent_indent=" " * (width + 4)
-        )
+        first = f"  {name:<{width}}  " + (command(name).__doc__ or "").strip().splitlines()[0]
+        lines += textwrap.wrap(first, 79, subsequent_indent=" " * (width + 4))
     return "\n".join([*lines, "", "factorank COMMAND --help lists the options of a command."])
 
 

@@ -95,7 +95,7 @@ def test_options_that_may_be_left_out_are_shown_by_what_they_take(run):
             ["fit", "headless.csv"],
             "headless.csv:1: this line looks like a ranking, for 'a' is in a ranking at",
         ),
-        (["fit", "tied.csv", "--bootstrap", "-1"], "--bootstrap is the number of refits, 0 or more, not -1"),
+        (["fit", "tied.csv", "--bootstrap", "-1"], "--bootstrap is at least 0, not -1"),
         (["sample", ".", "--format", "long"], "--format long is the layout of a table: give --out FILE.csv"),
         (["sample", ".", "--format", "long", "--out", "x.soc"], "give --out FILE.csv, too"),
         (["compare", "tied.csv", "--components", "0"], "a mixture has at least 1 component, not 0"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 import tyro
 
-from factorank.commands._option_names import in_options, option_name
+from factorank.commands._options import in_options, option_name
 from factorank.errors import FactorankError, RankingsError, TrainingError
 
 CASES = [

@@ -1,6 +1,14 @@
-"""Commands that torchrun or SLURM started in several processes: the first one prints and writes."""
+"""The processes of a command: those that torchrun or SLURM started, or workers for independent tasks."""
 
+import multiprocessing
 import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any
+
+from factorank.commands._options import check_least
+from factorank.errors import FactorankError
 
 
 def first_process() -> bool:
@@ -17,3 +25,49 @@ def say(text: str) -> None:
 def processes() -> int:
     """How many processes run the command together."""
     return int(os.environ.get("WORLD_SIZE", os.environ.get("SLURM_NTASKS", "1")))
+
+
+def check_jobs(jobs: int) -> None:
+    """Refuse a number of jobs that cannot run."""
+    check_least("jobs", jobs)
+    if jobs > 1 and processes() > 1:
+        raise FactorankError("--jobs runs laws side by side; under torchrun all processes train each law")
+
+
+def finished(
+    work: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], jobs: int
+) -> Iterator[tuple[int, Any]]:
+    """The index and the result of ``work(*task)`` for each task as it is done, ``jobs`` of them at once.
+
+    ``work`` is importable by name. An interruption waits for running tasks, which save their training.
+    """
+    if jobs == 1:
+        for index, task in enumerate(tasks):
+            yield index, work(*task)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(jobs,)) as pool:
+        futures = {pool.submit(work, *task): index for index, task in enumerate(tasks)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(jobs: int) -> None:
+    """Give a worker its share of the processors, and let it end with its parent.
+
+    Otherwise a worker whose command was killed would go on training in a folder that is needed again.
+    """
+    import torch
+
+    torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,7 +1,5 @@
 """The tables of ``factorank rerank``: the answer for a user, and scores by method."""
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +37,8 @@ def answer_table(answer: "Reranking", names: list[str], by: str) -> str:
 
 def write_answer(path: Path, answer: "Reranking", names: list[str]) -> None:
     """The same rows as the table, for programs; places count from 1."""
+    from factorank.data.rankings.tables import csv_text
+
     rows = [
         {
             "place": place,
@@ -54,12 +54,9 @@ def write_answer(path: Path, answer: "Reranking", names: list[str]) -> None:
     ]
     if path.suffix == ".json":
         write_json(path, rows)
-        return
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["place", "item"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_whole(path, text.getvalue())
+    else:
+        header = list(rows[0]) if rows else ["place", "item"]
+        write_whole(path, csv_text(header, [list(row.values()) for row in rows]))
 
 
 def some_of(rs: list[int], most: int) -> list[int]:

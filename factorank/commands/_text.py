@@ -14,16 +14,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = 
       bobby      2
     """
     lines = [[str(cell) for cell in row] for row in [header, *rows]]
-    widths = [max(width(row[column]) for row in lines) for column in range(len(header))]
-    sides = align.ljust(len(header), "r")
-    text = []
-    for row in lines:
-        cells = [
-            cell + " " * (w - width(cell)) if side == "l" else " " * (w - width(cell)) + cell
-            for cell, w, side in zip(row, widths, sides, strict=True)
-        ]
-        text.append((" " * indent + "  ".join(cells)).rstrip())
-    return "\n".join(text)
+    for column, side in enumerate(align.ljust(len(header), "r")):
+        widest = max(width(row[column]) for row in lines)
+        for row in lines:
+            space = " " * (widest - width(row[column]))
+            row[column] = row[column] + space if side == "l" else space + row[column]
+    return "\n".join((" " * indent + "  ".join(row)).rstrip() for row in lines)
 
 
 def counted(count: int, thing: str) -> str:
@@ -32,7 +28,12 @@ def counted(count: int, thing: str) -> str:
     >>> counted(1, "ranking"), counted(2, "ranking")
     ('1 ranking', '2 rankings')
     """
-    return f"{count} {thing}" + ("" if count == 1 else "s")
+    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share in percent; nothing for None."""
+    return "" if share is None else f"{100 * share:.{digits}f}"
 
 
 def shorten(text: str, most: int) -> str:

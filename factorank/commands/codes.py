@@ -8,12 +8,15 @@ import tyro
 from factorank.commands._text import counted, table
 from factorank.errors import FactorankError
 
-EXAMPLES = (
-    ("lehmer", (2, 4, 3, 0, 1)),
-    ("fisher-yates", (3, 2, 1, 0)),
-    ("insertion", (1, 2, 4, 0, 3)),
-)
+EXAMPLES = {"lehmer": (2, 4, 3, 0, 1), "fisher-yates": (3, 2, 1, 0), "insertion": (1, 2, 4, 0, 3)}
 """The permutations of the paper's figures, each with the code that its figure explains."""
+RULES = {
+    "lehmer": "take the item at this index of those left",
+    "left-lehmer": "from the last place on, take the item with this many larger items left",
+    "fisher-yates": "swap each place with the place this many steps further",
+    "insertion": "insert each item at this slot of the list so far",
+}
+"""How each code is decoded."""
 
 
 @dataclass
@@ -27,11 +30,11 @@ class Codes:
         if self.order:
             check(self.order)
             print(codes_of(self.order))
-            for name in ("lehmer", "left-lehmer", "fisher-yates", "insertion"):
+            for name in RULES:
                 print("\n" + decoding(name, self.order))
             return
         print("The examples of the paper's figures: an order and its codes.")
-        for name, order in EXAMPLES:
+        for name, order in EXAMPLES.items():
             print("\n" + codes_of(order))
             print("\n" + decoding(name, order))
 
@@ -73,75 +76,32 @@ def decoding(name: str, order: tuple[int, ...]) -> str:
     import factorank as fr
 
     value = fr.code(name).encode(torch.tensor(order)).tolist()
-    title, header, steps = _STEPS[name]
-    rows = steps(value)
+    rows = _steps(name, value)
     assert rows[-1][-1] == _numbers(order), "the last step ends in the order"
-    return f"decoding {name} {_numbers(value)}\n  {title}\n" + table(header, rows, "rrll")
+    shown = {"fisher-yates": "places swapped", "insertion": "items moved"}.get(name, "items left")
+    header = ["item" if name == "insertion" else "place", "value", shown, "order"]
+    return f"decoding {name} {_numbers(value)}\n  {RULES[name]}\n" + table(header, rows, "rrll")
 
 
-def _lehmer(value: list[int]) -> list[list[object]]:
+def _steps(name: str, value: list[int]) -> list[list[object]]:
+    """For each step of decoding: the position, its value, what it acts on, and the order so far."""
     left, order, rows = list(range(len(value))), list[int](), list[list[object]]()
-    for step, digit in enumerate(value):
-        shown = _marked(left, digit)
-        order.append(left.pop(digit))
+    for step in reversed(range(len(value))) if name == "left-lehmer" else range(len(value)):
+        digit = value[step]
+        if name == "insertion":
+            shown = str(len(order) - digit)
+            order.insert(digit, step)
+        elif name == "fisher-yates":
+            order, there = left, step + digit
+            order[step], order[there] = order[there], order[step]
+            shown = f"{step} and {there}" if digit else "none"
+        else:
+            place = digit if name == "lehmer" else len(left) - 1 - digit
+            shown = " ".join(f"[{item}]" if i == place else str(item) for i, item in enumerate(left))
+            order.insert(len(order) if name == "lehmer" else 0, left.pop(place))
         rows.append([step, digit, shown, _numbers(order)])
     return rows
 
 
-def _left_lehmer(value: list[int]) -> list[list[object]]:
-    left, order, rows = list(range(len(value))), list[int](), list[list[object]]()
-    for step in reversed(range(len(value))):
-        place = len(left) - 1 - value[step]
-        shown = _marked(left, place)
-        order.insert(0, left.pop(place))
-        rows.append([step, value[step], shown, _numbers(order)])
-    return rows
-
-
-def _fisher_yates(value: list[int]) -> list[list[object]]:
-    order, rows = list(range(len(value))), list[list[object]]()
-    for step, draw in enumerate(value):
-        there = step + draw
-        order[step], order[there] = order[there], order[step]
-        rows.append([step, draw, f"{step} and {there}" if draw else "none", _numbers(order)])
-    return rows
-
-
-def _insertion(value: list[int]) -> list[list[object]]:
-    order, rows = list[int](), list[list[object]]()
-    for item, slot in enumerate(value):
-        order.insert(slot, item)
-        rows.append([item, slot, f"{len(order) - 1 - slot}", _numbers(order)])
-    return rows
-
-
-_STEPS = {
-    "lehmer": (
-        "take the item at this index of those left",
-        ["place", "value", "items left", "order"],
-        _lehmer,
-    ),
-    "left-lehmer": (
-        "from the last place on, take the item with this many larger items left",
-        ["place", "value", "items left", "order"],
-        _left_lehmer,
-    ),
-    "fisher-yates": (
-        "swap each place with the place this many steps further",
-        ["place", "value", "places swapped", "order"],
-        _fisher_yates,
-    ),
-    "insertion": (
-        "insert each item at this slot of the list so far",
-        ["item", "value", "items moved", "order"],
-        _insertion,
-    ),
-}
-
-
 def _numbers(values: tuple[int, ...] | list[int]) -> str:
     return " ".join(map(str, values))
-
-
-def _marked(values: list[int], place: int) -> str:
-    return " ".join(f"[{value}]" if i == place else str(value) for i, value in enumerate(values))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from factorank.commands._options import RankingsFile
+from factorank.commands._options import RankingsFile, options_for
 from factorank.commands._text import counted, table
 
 if TYPE_CHECKING:
@@ -42,13 +42,7 @@ class Compare(RankingsFile):
         from factorank import votes
         from factorank.votes.comparison import SMOOTHED
 
-        settings = replace(
-            SMOOTHED,
-            components=self.components,
-            unranked=self.unranked,
-            restarts=self.restarts,
-            progress=True,
-        )
+        settings = replace(SMOOTHED, **options_for(self, votes.FitSettings), progress=True)
         generator = torch.Generator().manual_seed(self.seed)
         rankings = self.read(generator)
         train, held = rankings.split(self.held_out, generator)
@@ -66,14 +60,9 @@ def scores_table(scores: Sequence["HeldOutScore"]) -> str:
     best = min(scores, key=lambda score: score.bits)
     rows = []
     for score in scores:
-        mark = "*" if score is best else " "
+        bits = f"{score.bits:.3f}{'*' if score is best else ' '}"
+        error = "–" if score.bits_se is None else f"{score.bits_se:.3f}"
         doubt = "" if score.converged else "!"
-        cells = [
-            score.family,
-            score.components,
-            score.parameters,
-            f"{score.bits:.3f}{mark}",
-            "–" if score.bits_se is None else f"{score.bits_se:.3f}",
-        ]
+        cells = [score.family, score.components, score.parameters, bits, error]
         rows.append([*cells, f"{score.seconds:.1f}", doubt])
     return table(["family", "components", "parameters", "bits ", "±", "seconds", ""], rows, "lrrrrrl")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from factorank.commands._jobs import check_jobs, finished
-from factorank.commands._processes import first_process, processes, say
-from factorank.commands._text import command_line, counted, table
+from factorank.commands._options import options_for
+from factorank.commands._processes import check_jobs, finished, first_process, processes, say
+from factorank.commands._text import command_line, counted, percent, table
 from factorank.errors import FactorankError
 
 SMALL = 64
@@ -55,14 +55,7 @@ class Cyclic:
         from factorank.experiments.record import provenance, write_results
         from factorank.figures import curve_figure, cyclic_figure
 
-        size = cyclic.preset(
-            self.preset,
-            steps=self.steps,
-            precision=self.precision,
-            lr=self.lr,
-            dropout=self.dropout,
-            weight_decay=self.weight_decay,
-        )
+        size = cyclic.preset(self.preset, **options_for(self, cyclic.Preset))
         listed = cyclic.laws(self.codes, self.objectives, self.seeds)
         if outside := [nfe for nfe in self.nfe if not 1 <= nfe <= size.n]:
             raise FactorankError(f"--nfe is from 1 to {size.n} at this size, not {outside[0]}")
@@ -74,12 +67,13 @@ class Cyclic:
         options = {"max_seconds": self.max_seconds, "compile": self.compile}
         if self.jobs > 1:
             options["progress"] = False
-        tasks = [(law, size, out / "laws", self.nfe, self.watch, options) for law in listed]
+        tasks = []
+        for number, law in enumerate(listed, start=1):
+            title = f"[{number}/{len(listed)}] {law.code}, {law.objective}, seed {law.seed}"
+            tasks.append((title, law, size, out / "laws", self.nfe, self.watch, options))
         scored: dict[int, list[dict[str, Any]]] = {}
         unfinished, rows = [], []
         try:
-            if self.jobs == 1:
-                say(_announced(1, listed))
             for index, (result, law_rows) in finished(learn_and_score, tasks, self.jobs):
                 law = listed[index]
                 if result.stopped == "interrupted":
@@ -91,12 +85,9 @@ class Cyclic:
                 rows = [row for index in sorted(scored) for row in scored[index]]
                 if first_process():
                     write_results(out / "cyclic.jsonl", rows)
-                done = len(scored)
                 if self.jobs > 1:
                     took = f"{counted(result.steps, 'step')} in {result.seconds:.0f} s"
-                    say(f"[{done}/{len(listed)}] {law.name}: {took}")
-                elif done < len(listed):
-                    say(_announced(done + 1, listed))
+                    say(f"[{len(scored)}/{len(listed)}] {law.name}: {took}")
         except KeyboardInterrupt:
             say(f"stopped; the same command goes on from {out / 'laws'}")
             return 130
@@ -124,23 +115,20 @@ def choose_threads(size: Any) -> None:
 
 
 def learn_and_score(
-    law: Any, size: Any, out: Path, nfes: tuple[int, ...], watch: bool, options: dict[str, Any]
+    title: str, law: Any, size: Any, out: Path, nfes: tuple[int, ...], watch: bool, options: dict[str, Any]
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train one law and score it, unless it was interrupted; with ``--jobs`` in a process of its own."""
     from factorank.experiments import cyclic
 
     choose_threads(size)
+    if options.get("progress") is None:
+        say(title)
     if watch:
         options = options | {"watch": cyclic.watcher(law, size)}
     model, result = cyclic.learn(law, size, out, **options)
     if result.stopped == "interrupted" or not first_process():
         return result, []
     return result, list(cyclic.score(law, size, model, nfes))
-
-
-def _announced(number: int, laws: list[Any]) -> str:
-    law = laws[number - 1]
-    return f"[{number}/{len(laws)}] {law.code}, {law.objective}, seed {law.seed}"
 
 
 def cyclic_table(rows: list[dict[str, Any]]) -> str:
@@ -155,8 +143,8 @@ def cyclic_table(rows: list[dict[str, Any]]) -> str:
         mine = [row for row in rows if (row["code"], row["objective"]) == (code, objective)]
         mine = [row for row in mine if from_own_end(row)]
         last = max(row["nfe"] for row in mine)
-        cells = [_percent(_mean(mine, "cyclic", nfe)) for nfe in shown]
-        cells += [_percent(_mean(mine, key, last)) for key in ("unique_cyclic", "in_train")]
+        cells = [percent(_mean(mine, "cyclic", nfe)) for nfe in shown]
+        cells += [percent(_mean(mine, key, last)) for key in ("unique_cyclic", "in_train")]
         lines.append([code, objective, *cells, f"{_mean(mine, 'kl', last):.3f}"])
     header = ["code", "objective", *(f"nfe {nfe}" for nfe in shown), "unique", "in train", "KL bits"]
     note = (
@@ -173,7 +161,3 @@ def cyclic_table(rows: list[dict[str, Any]]) -> str:
 def _mean(rows: list[dict[str, Any]], key: str, nfe: int) -> float | None:
     values = [row[key] for row in rows if row["nfe"] == nfe]
     return sum(values) / len(values) if values else None
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.1f}"

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from factorank.commands._options import RankingsFile
+from factorank.commands._options import RankingsFile, check_least, options_for
 from factorank.commands._text import command_line, counted, shorten, table
-from factorank.errors import FactorankError
 
 
 @dataclass(kw_only=True)
@@ -44,33 +43,18 @@ class Fit(RankingsFile):
         from factorank.distributions.saving import check_place, write_law
         from factorank.files import folder_made_whole, write_json
 
-        if self.bootstrap is not None and self.bootstrap < 0:
-            raise FactorankError(
-                f"{{parameter}} is the number of refits, 0 or more, not {self.bootstrap}",
-                parameter="bootstrap",
-            )
+        check_least("bootstrap", self.bootstrap, 0)
         out = self.out or Path("runs") / "fit" / f"{self.file.stem}-{self.model}"
         check_place(out)
         generator = torch.Generator().manual_seed(self.seed)
         rankings = self.read(generator)
-        settings = votes.FitSettings(
-            components=self.components,
-            family=self.family,
-            unranked=self.unranked,
-            restarts=self.restarts,
-            smoothing=self.smoothing,
-            penalty=self.penalty,
-            progress=True,
-        )
+        settings = votes.FitSettings(**options_for(self, votes.FitSettings), progress=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the report says it, with the names of the items
             law = votes.fit_family(self.model, rankings, settings, generator)
         refits = votes.bootstrap(law, rankings, settings, count=self.bootstrap, generator=generator)
-        facts: dict[str, Any] = {
-            "experiment": "fit",
-            "file": self.file.name,
-            "title": rankings.metadata.get("TITLE"),
-        }
+        title = rankings.metadata.get("TITLE")
+        facts: dict[str, Any] = {"experiment": "fit", "file": self.file.name, "title": title}
         facts |= {"model": self.model, "seed": self.seed, "unranked": self.unranked}
         facts |= {"command": command_line()}
         facts |= votes.summary(law, rankings, self.unranked, refits, generator)
@@ -98,27 +82,22 @@ def report(facts: dict[str, Any]) -> str:
     gain = facts["uniform_bits"] - facts["bits"]
     estimated = f" ± {facts['bits_se']:.3f}, estimated" if facts["bits_se"] else ""
     rounds = f", after {counted(facts['iterations'], 'iteration')}" if facts["iterations"] else ""
-    figures = [
-        [
-            "bits a ranking",
-            f"{_number(facts['bits'])}{estimated} ({_number(gain)} fewer than the uniform law)",
-        ],
-        ["log-likelihood", f"{_number(facts['log_likelihood'])} nats"],
-        ["free parameters", facts["parameters"]],
-        ["AIC, BIC", f"{facts['aic']:.3f}, {facts['bic']:.3f}"],
-        ["converged", ("yes" if facts["converged"] else "NO") + rounds],
-    ]
+    figures = {
+        "bits a ranking": f"{_number(facts['bits'])}{estimated} ({_number(gain)} fewer than the uniform law)",
+        "log-likelihood": f"{_number(facts['log_likelihood'])} nats",
+        "free parameters": facts["parameters"],
+        "AIC, BIC": f"{facts['aic']:.3f}, {facts['bic']:.3f}",
+        "converged": ("yes" if facts["converged"] else "NO") + rounds,
+    }
     if facts["consensus_exact"] is not None:
         proven = "proven best" if facts["consensus_exact"] else "a local optimum, not proven best"
-        figures.append(["consensus", proven])
-    lines += [f"  {name:<15}  {value}" for name, value in figures]
+        figures["consensus"] = proven
+    lines += [f"  {name:<15}  {value}" for name, value in figures.items()]
     for text in facts["warnings"]:
         lines += textwrap.wrap("warning: " + name_items(text, items), 79, subsequent_indent="  ")
     if facts["refits"]:
-        lines += [
-            "",
-            f"Intervals hold 95% of {counted(facts['refits'], 'refit')} to voters drawn with replacement.",
-        ]
+        refits = counted(facts["refits"], "refit")
+        lines += ["", f"Intervals hold 95% of {refits} to voters drawn with replacement."]
     elif facts["voters"] < FEWEST_VOTERS:
         there = "there is 1 voter" if facts["voters"] == 1 else f"there are {facts['voters']} voters"
         lines += ["", f"No intervals: {there}, and fewer than {FEWEST_VOTERS} say nothing of others."]
@@ -138,31 +117,22 @@ def name_items(text: str, items: list[str]) -> str:
 
 def _consensus(facts: dict[str, Any]) -> str:
     part, items = facts["components"][0], facts["items"]
-    many = len(part["values"]) > 1
-    header = ["place", "item", "mean place"]
-    rows: list[list[object]] = []
-    for place, item in enumerate(part["consensus"], start=1):
-        row: list[object] = [place, shorten(items[item], 30), f"{part['mean_places'][item]:.2f}"]
-        if part["place_intervals"] is not None:
-            row.append("{:.0f}–{:.0f}".format(*part["place_intervals"][item]))
-        if many:
-            row.append(_number(part["values"][item]))
-            if part["intervals"] is not None:
-                row.append(_range(part["intervals"][item]) if part["values"][item] is not None else "")
-        rows.append(row)
+    order, name, values, intervals = (part[k] for k in ("consensus", "parameter", "values", "intervals"))
+    columns: dict[str, Any] = {"place": range(1, len(order) + 1)}
+    columns["item"] = [shorten(items[item], 30) for item in order]
+    columns["mean place"] = [f"{part['mean_places'][item]:.2f}" for item in order]
     if part["place_intervals"] is not None:
-        header.append("places 95%")
+        columns["places 95%"] = ["{:.0f}–{:.0f}".format(*part["place_intervals"][item]) for item in order]
+    many = len(values) > 1
     if many:
-        header.append(part["parameter"])
-        if part["intervals"] is not None:
-            header.append("95%")
-    text = table(header, rows, "rl")
-    if part["parameter"] and not many:
-        interval = part["intervals"]
-        shown = f" ({_range(interval[0])})" if interval else ""
-        text += f"\n\n  {part['parameter']} {_number(part['values'][0])}{shown}"
-    note = NOTES.get(part["parameter"] or "", "") if many else ""
-    return text + (f"\n\n  {note}" if note else "")
+        columns[name] = [_number(values[item]) for item in order]
+        if intervals is not None:
+            columns["95%"] = [_range(intervals[item] if values[item] is not None else None) for item in order]
+    text = table(list(columns), list(zip(*columns.values(), strict=True)), "rl")
+    if many:
+        return text + (f"\n\n  {NOTES[name]}" if name in NOTES else "")
+    shown = f" ({_range(intervals[0])})" if intervals else ""
+    return text + (f"\n\n  {name} {_number(values[0])}{shown}" if name else "")
 
 
 NOTES = {
@@ -183,26 +153,27 @@ def _range(interval: list[float] | None) -> str:
 
 def _components(facts: dict[str, Any]) -> str:
     items, parts = facts["items"], facts["components"]
+    name, intervals, align = parts[0]["parameter"], parts[0]["intervals"], "r" + "l" * len(parts)
     most = max(6, 68 // len(parts) - 2)
-    header = ["place"] + [f"component {number}" for number in range(1, len(parts) + 1)]
+    header = [shorten(f"component {number}", most) for number in range(1, len(parts) + 1)]
+
+    def value_rows(title: str, i: int) -> list[list[str]]:
+        """The i-th parameter of each component, and its interval."""
+        rows = [[title] + [_number(part["values"][i]) for part in parts]]
+        if intervals:
+            ranges = [part["intervals"][i] if part["values"][i] is not None else None for part in parts]
+            rows.append(["95%", *map(_range, ranges)])
+        return rows
+
     rows = [["weight"] + [f"{part['weight']:.3f}" for part in parts]]
     if parts[0].get("weight_interval"):
         rows.append(["95%"] + [_range(part["weight_interval"]) for part in parts])
-    if len(parts[0]["values"]) == 1:
-        rows.append([parts[0]["parameter"]] + [_number(part["values"][0]) for part in parts])
-        if parts[0]["intervals"]:
-            rows.append(["95%"] + [_range(part["intervals"][0]) for part in parts])
+    one_value = len(parts[0]["values"]) == 1
+    rows += value_rows(name, 0) if one_value else []
     for place in range(len(items)):
         rows.append([str(place + 1)] + [shorten(items[part["consensus"][place]], most) for part in parts])
-    header = [header[0]] + [shorten(name, most) for name in header[1:]]
-    text = table(header, rows, "r" + "l" * len(parts))
-    if len(parts[0]["values"]) == 1:
+    text = table(["place", *header], rows, align)
+    if one_value:
         return text
-    name = parts[0]["parameter"]
-    rows = []
-    for item in range(len(items)):
-        rows.append([shorten(items[item], most)] + [_number(part["values"][item]) for part in parts])
-        if parts[0]["intervals"]:
-            ranges = [part["intervals"][item] if part["values"][item] is not None else None for part in parts]
-            rows.append(["95%", *map(_range, ranges)])
-    return f"{text}\n\n{table([name, *header[1:]], rows, 'r' + 'l' * len(parts))}\n\n  {NOTES[name]}"
+    rows = [row for i, item in enumerate(items) for row in value_rows(shorten(item, most), i)]
+    return f"{text}\n\n{table([name, *header], rows, align)}\n\n  {NOTES[name]}"

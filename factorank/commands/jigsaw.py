@@ -1,14 +1,14 @@
 """``factorank jigsaw``: train on puzzles, score a model, or solve a puzzle made of a picture."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from factorank.commands._option_names import option_name
+from factorank.commands._options import Unmask, check_least, option_name, options_for
 from factorank.commands._processes import first_process, say
-from factorank.commands._text import command_line, table
+from factorank.commands._text import command_line, counted, percent, table
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ class PictureOptions:
     def read(self) -> "Pictures":
         from factorank.jigsaw import cifar10, picture_folder
 
-        if self.most is not None and self.most < 1:
-            raise FactorankError(f"--most is at least 1, not {self.most}")
+        check_least("most", self.most)
         return cifar10(self.data) if self.pictures is None else picture_folder(self.pictures)
 
 
@@ -88,7 +87,7 @@ class JigsawTrain(PictureOptions):
     """The name of the run; the preset unless given."""
     nfe: tuple[int, ...] = (1,)
     """Network evaluations to score at; other than 1 needs --masks any."""
-    unmask: Literal["confident", "random", "left-to-right", "right-to-left"] = "confident"
+    unmask: Unmask = "confident"
     """Which positions are revealed first when there are several evaluations."""
     watch_every: int = 1000
     """Steps between two evaluations on held-out puzzles, for the curve in metrics.jsonl."""
@@ -102,26 +101,16 @@ class JigsawTrain(PictureOptions):
         from factorank.jigsaw import JigsawSetting, setting
         from factorank.jigsaw.training import OtherRunError
 
-        names = {field.name for field in fields(JigsawSetting)}
-        changes = {name: value for name, value in vars(self).items() if name in names}
-        chosen = setting(self.preset, **changes)
+        chosen = setting(self.preset, **options_for(self, JigsawSetting))
         check_nfes(self.nfe, chosen)
         if self.code is not None and chosen.method != "factorank":
             raise FactorankError(f"--preset {self.preset} has no code; --code is for models of factorank")
-        if self.watch_every < 1:
-            raise FactorankError(f"--watch-every is at least 1 step, not {self.watch_every}")
+        check_least("watch_every", self.watch_every)
         finished = (self.out / chosen.name / f"{self.split}.jsonl").exists()
         scoring = Scoring(self.split, self.nfe, self.unmask, most=self.most)
         try:
-            rows = run(
-                [chosen],
-                self.out,
-                scoring,
-                pictures=self.read(),
-                command=command_line(),
-                say=say,
-                watch_every=self.watch_every,
-            )
+            about: dict[str, Any] = {"command": command_line(), "say": say, "watch_every": self.watch_every}
+            rows = run([chosen], self.out, scoring, pictures=self.read(), **about)
         except OtherRunError as error:
             raise FactorankError(other_run(error, self)) from None
         if not rows:
@@ -131,10 +120,8 @@ class JigsawTrain(PictureOptions):
             print("\n" + scores_table(rows))
             if not finished:
                 print(f"\nwritten to {self.out}: {chosen.name}, jigsaw.jsonl")
-            print(
-                f"\nTo train longer: {'more --steps' if chosen.steps else 'more --max-seconds'}, and another"
-                " --label or --out"
-            )
+            more = "--steps" if chosen.steps else "--max-seconds"
+            print(f"\nTo train longer: more {more}, and another --label or --out")
         return 0
 
 
@@ -148,7 +135,7 @@ class JigsawEval(PictureOptions):
     """Pieces in a row, for a model that comes with the package."""
     nfe: tuple[int, ...] = (1,)
     """Network evaluations; other than 1 is for models that were trained with --masks any."""
-    unmask: Literal["confident", "random", "left-to-right", "right-to-left"] = "confident"
+    unmask: Unmask = "confident"
     """Which positions are revealed first when there are several evaluations."""
     beam: int | None = None
     """For autoregressive models: how many solutions the search keeps; 8 unless given."""
@@ -225,20 +212,10 @@ class JigsawSolve:
         return 0
 
 
-@dataclass
 class Jigsaw:
     """Solve jigsaw puzzles: train a model on CIFAR-10, score it, or solve one made of your picture."""
 
-    action: tyro.conf.OmitArgPrefixes[
-        tyro.conf.OmitSubcommandPrefixes[
-            Annotated[JigsawTrain, tyro.conf.subcommand("train", prefix_name=False)]
-            | Annotated[JigsawEval, tyro.conf.subcommand("eval", prefix_name=False)]
-            | Annotated[JigsawSolve, tyro.conf.subcommand("solve", prefix_name=False)]
-        ]
-    ]
-
-    def run(self) -> int:
-        return self.action.run()
+    actions: ClassVar = {"train": JigsawTrain, "eval": JigsawEval, "solve": JigsawSolve}
 
 
 def other_run(error: "OtherRunError", command: JigsawTrain) -> str:
@@ -282,21 +259,14 @@ def check_out(out: Path, picture: Path) -> None:
 def scores_table(rows: list[dict[str, Any]]) -> str:
     """Puzzles and pieces of one setting in percent, with intervals for the puzzles, a row for each nfe."""
     header = ["nfe", "solved", "95%", "pieces", "solved =", "pieces =", "a second"]
-    lines = [
-        [
-            row["nfe"],
-            f"{100 * row['solved']:.2f}",
-            f"{100 * row['solved_low']:.1f}–{100 * row['solved_high']:.1f}",
-            f"{100 * row['pieces']:.2f}",
-            f"{100 * row['solved_identical']:.2f}",
-            f"{100 * row['pieces_identical']:.2f}",
-            f"{row['per_second']:,.0f}",
-        ]
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        interval = f"{percent(row['solved_low'])}–{percent(row['solved_high'])}"
+        shares = [percent(row[key], 2) for key in ("pieces", "solved_identical", "pieces_identical")]
+        speed = f"{row['per_second']:,.0f}"
+        lines.append([row["nfe"], percent(row["solved"], 2), interval, *shares, speed])
     first = rows[0]
     words = [first["method"] if first["code"] is None else first["code"], first["objective"]]
     what = ", ".join([f"{first['grid']}×{first['grid']}", *filter(None, words)])
-    count = f"{first['puzzles']:,} puzzle{'s' * (first['puzzles'] != 1)}"
-    note = f"{what}: {count}, in percent\nColumns with = count identical pieces as equal."
-    return f"{note}\n\n{table(header, lines)}"
+    note = f"{what}: {counted(first['puzzles'], 'puzzle')}, in percent"
+    return f"{note}\nColumns with = count identical pieces as equal.\n\n{table(header, lines)}"

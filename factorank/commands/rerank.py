@@ -3,12 +3,13 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
+from factorank.commands._options import options_for
 from factorank.commands._rerank_tables import answer_table, scores_table, write_answer
-from factorank.commands._text import command_line
+from factorank.commands._text import command_line, counted
 from factorank.errors import FactorankError
 
 RATINGS = "ratings.safetensors"
@@ -62,30 +63,14 @@ class RerankFit:
     def run(self) -> int:
         from factorank.data.ratings import load_ratings
         from factorank.experiments.rerank import learn
-        from factorank.rerank import preset
+        from factorank.rerank import Setting, preset
 
-        setting = preset(
-            self.preset,
-            objective=self.objective,
-            told=self.told,
-            n=self.n,
-            features=self.features,
-            steps=self.steps,
-            seed=self.seed,
-        )
-        read = load_ratings(
-            self.file,
-            user=self.user,
-            item=self.item,
-            rating=self.rating,
-            titles=self.titles,
-            missing=self.missing,
-        )
+        setting = preset(self.preset, **options_for(self, Setting))
+        columns = {"user": self.user, "item": self.item, "rating": self.rating}
+        read = load_ratings(self.file, **columns, titles=self.titles, missing=self.missing)
         if read.repeated:
-            print(
-                f"{self.file}: {read.repeated:,} row{'s' * (read.repeated > 1)} left out: the user rates the"
-                " item again further down"
-            )
+            out = counted(read.repeated, "row")
+            print(f"{self.file}: {out} left out: the user rates the item again further down")
         ratings = read.filter(
             min_item_ratings=self.min_item_ratings,
             item_count=self.items,
@@ -216,17 +201,7 @@ class RerankEval:
         return 0
 
 
-@dataclass
 class Rerank:
     """Rank lists for users who have ordered some items: train on ratings, predict, or measure."""
 
-    action: tyro.conf.OmitArgPrefixes[
-        tyro.conf.OmitSubcommandPrefixes[
-            Annotated[RerankFit, tyro.conf.subcommand("fit", prefix_name=False)]
-            | Annotated[RerankPredict, tyro.conf.subcommand("predict", prefix_name=False)]
-            | Annotated[RerankEval, tyro.conf.subcommand("eval", prefix_name=False)]
-        ]
-    ]
-
-    def run(self) -> int:
-        return self.action.run()
+    actions: ClassVar = {"fit": RerankFit, "predict": RerankPredict, "eval": RerankEval}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from factorank.commands._saved import Saved
+from factorank.commands._options import Saved, check_least
 from factorank.commands._text import counted
 from factorank.errors import FactorankError
 
@@ -27,8 +27,7 @@ class Sample(Saved):
 
         from factorank.data import Rankings, write_rankings
 
-        if self.count < 1:
-            raise FactorankError(f"{{parameter}} is at least 1, not {self.count}", parameter="count")
+        check_least("count", self.count)
         table = self.out is not None and self.out.suffix.lower() in (".csv", ".parquet")
         if self.format is not None and not table:
             raise FactorankError(f"--format {self.format} is the layout of a table: give --out FILE.csv, too")

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factorank.commands._options import RankingsFile
-from factorank.commands._saved import Saved
+from factorank.commands._options import RankingsFile, Saved
 from factorank.commands._text import counted, shorten, table
 
 if TYPE_CHECKING:
@@ -55,14 +54,10 @@ class Score(RankingsFile, Saved):
         from factorank.data.rankings.tables import csv_text
         from factorank.files import write_whole
 
-        score_of = {
-            tuple(ranks): (value, text)
-            for ranks, value, text in zip(
-                rankings.ranks.tolist(), bits.tolist(), texts(rankings), strict=True
-            )
-        }
-        counted_rows = zip(rows.counts.tolist(), rows.ranks.tolist(), strict=True)
-        lines = [[count, *score_of[tuple(ranks)]] for count, ranks in counted_rows]
+        scored = zip(bits.tolist(), texts(rankings), strict=True)
+        score_of = dict(zip(map(tuple, rankings.ranks.tolist()), scored, strict=True))
+        counts = zip(rows.counts.tolist(), rows.ranks.tolist(), strict=True)
+        lines = [[count, *score_of[tuple(ranks)]] for count, ranks in counts]
         write_whole(out, csv_text(["voters", "bits" if exact else "bits_bound", "ranking"], lines))
         each = "each different one, ties broken" if self.break_ties else f"each of {self.file}, in its order"
         print(f"bits written to {out}: {counted(len(rows), 'ranking')}, a row for {each}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from factorank.commands._options import RankingsTable
+from factorank.commands._options import RankingsTable, options_for
 from factorank.commands._processes import first_process, say
 from factorank.commands._text import counted
 from factorank.errors import FactorankError
@@ -56,16 +56,7 @@ class Train(RankingsTable):
         from factorank.votes import training_orders, write_items
 
         out = self.out or Path("runs") / "train" / f"{self.file.stem}-{self.code}-{self.objective}"
-        settings = TrainSettings(
-            steps=self.steps,
-            batch_size=self.batch_size,
-            optimizer=self.optimizer,
-            lr=self.lr,
-            max_seconds=self.max_seconds,
-            patience=self.patience,
-            seed=self.seed,
-            out=out,
-        )
+        settings = TrainSettings(**options_for(self, TrainSettings) | {"out": out})
         generator = torch.Generator().manual_seed(self.seed)
         rankings = self.read(generator)
         try:
@@ -92,19 +83,13 @@ class Train(RankingsTable):
 def report(model: "PermutationModel", result: "TrainResult") -> str:
     """The model that was trained, and the bits it needs for a ranking."""
     weights = sum(weight.numel() for weight in model.parameters())
-    lines = [
-        f"{model.code.name} code, {model.objective}, {weights:,} weights: {counted(result.steps, 'step')} in"
-        f" {result.seconds:.1f} s"
-    ]
+    steps = f"{counted(result.steps, 'step')} in {result.seconds:.1f} s"
     at_most = "" if model.causal else "at most "  # the masked loss is a bound
-    uniform = f"the uniform law: {math.lgamma(model.n + 1) / math.log(2):.3f}"
-    if result.held_out is None:
-        lines.append(
-            f"{at_most}{result.loss / math.log(2):.3f} bits a ranking of those trained on; {uniform}"
-        )
-    else:
-        lines.append(
-            f"{at_most}{result.held_out / math.log(2):.3f} bits a held-out ranking, at step"
-            f" {result.held_out_step}; {uniform}"
-        )
-    return "\n".join(lines)
+    nats, which = result.loss, "ranking of those trained on"
+    if result.held_out is not None:
+        nats, which = result.held_out, f"held-out ranking, at step {result.held_out_step}"
+    return (
+        f"{model.code.name} code, {model.objective}, {weights:,} weights: {steps}\n"
+        f"{at_most}{nats / math.log(2):.3f} bits a {which};"
+        f" the uniform law: {math.lgamma(model.n + 1) / math.log(2):.3f}"
+    )

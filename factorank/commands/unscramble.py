@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from factorank.commands._text import command_line, table
+from factorank.commands._options import Unmask, check_least
+from factorank.commands._text import command_line, percent, table
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Unscramble:
     """The letters, a to z, such as osftre; with --train they may be left out."""
     nfe: int | None = None
     """Network evaluations a word takes: 1 draws all places at once; as many as letters unless given."""
-    unmask: Literal["left-to-right", "right-to-left", "confident", "random"] = "left-to-right"
+    unmask: Unmask = "left-to-right"
     """Which places of the code are revealed first."""
     samples: int = 1000
     """How many times to draw; the words drawn are shown."""
@@ -49,8 +50,7 @@ class Unscramble:
         from factorank import unscramble
         from factorank.data.words import SHIPPED, anagram_sets, read_words
 
-        if self.samples < 1:
-            raise FactorankError(f"--samples is at least 1, not {self.samples}")
+        check_least("samples", self.samples)
         words = read_words(self.words or SHIPPED)
         if self.train:
             if self.letters:  # refuse them before minutes of training, not after
@@ -76,15 +76,8 @@ class Unscramble:
         from factorank.unscramble import likely_words
 
         generator = torch.Generator().manual_seed(self.seed)
-        words = likely_words(
-            letters,
-            real,
-            model=model,
-            nfe=self.nfe,
-            unmask=self.unmask,
-            samples=self.samples,
-            generator=generator,
-        )
+        options: dict[str, Any] = {"nfe": self.nfe, "unmask": self.unmask, "samples": self.samples}
+        words = likely_words(letters, real, model=model, generator=generator, **options)
         shown = [item for i, item in enumerate(words) if i < SHOWN or item[0] in real]
         lines = [[word, f"{100 * share:.2f}", "*" if word in real else ""] for word, share in shown]
         print(table(["word", "%", ""], lines, "lrl"))
@@ -105,13 +98,11 @@ class Unscramble:
         from factorank.unscramble import law_of_letters, spell
 
         law = law_of_letters(model, [letters], self.nfe, self.unmask)
-        lines: list[list[object]] = []
-        last = None
+        words: dict[str, str] = {}  # an NFE beyond the number of letters has steps that change nothing
         for code, order in law.path(generator=generator):
             shown = " ".join("·" if v < 0 else str(v) for v in code[0, : len(letters)].tolist())
-            if shown != last:  # an NFE beyond the number of letters has steps with nothing to do
-                lines.append([len(lines), shown, spell(letters, order[0].tolist())])
-            last = shown
+            words.setdefault(shown, spell(letters, order[0].tolist()))
+        lines = [[step, *line] for step, line in enumerate(words.items())]
         print("\nOne draw: the insertion code as it is revealed, and the order it stands for\n")
         print(table(["nfe", "code", "order"], lines, "rll"))
 
@@ -150,10 +141,6 @@ class Unscramble:
 
 def scores_table(rows: list[dict[str, Any]]) -> str:
     """What real words get, in percent."""
-
-    def percent(value: float | None) -> str:
-        return "" if value is None else f"{100 * value:.1f}"
-
     header = ["letters", "unmask", "nfe", "real words %", "all anagrams %"]
     lines = [
         [row["letter_sets"], row["unmask"], row["nfe"], percent(row["real"]), percent(row["all_anagrams"])]

@@ -141,7 +141,7 @@ def test_a_baseline_is_scored_again(folder, run, tmp_path):
         (["train", "--augment", "blur"], "augment is 'none' or some of crop, flip, light"),
         (["train", "--most", "0"], "--most is at least 1, not 0"),
         (["train", "--steps", "0"], "steps is 1 or more, not 0"),
-        (["train", "--watch-every", "0"], "--watch-every is at least 1 step, not 0"),
+        (["train", "--watch-every", "0"], "--watch-every is at least 1, not 0"),
         (["train", "--max-seconds", "-1"], "seconds is above 0, not -1.0"),
         (["train", "--lr", "nan"], "lr is above 0, not nan"),
         (["train", "--ema", "1"], "ema is from 0 to below 1, not 1.0"),

@@ -288,4 +288,4 @@ def test_jobs_side_by_side_give_the_same(tiny, tmp_path, capsys):
         {k: v for k, v in row.items() if k not in changing} for row in kept[1]
     ]
     assert main([*command, str(tmp_path / "three"), "--jobs", "0"]) == 2
-    assert "--jobs is 1 or more, not 0" in capsys.readouterr().err
+    assert "--jobs is at least 1, not 0" in capsys.readouterr().err
