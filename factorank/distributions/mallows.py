@@ -13,7 +13,6 @@ from factorank.distances import kendall
 from factorank.distributions.fitting.checks import Unranked, check_unused, complete_votes, reference_order
 from factorank.distributions.fitting.consensus import disagreement, kemeny, pairwise_counts
 from factorank.distributions.fitting.dispersion import fit_mallows_phi
-from factorank.distributions.fitting.em import Votes, hold_out
 from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
 from factorank.distributions.fitting.report import FitError, FitReport
 from factorank.distributions.geometric import GeometricDistribution, draw_geometric, times_log
@@ -103,8 +102,6 @@ class Mallows(GeometricDistribution):
         samples: int | None = None,
         max_iterations: int | None = None,
         tolerance: float | None = None,
-        held_out: Tensor | PartialOrders | float | None = None,
-        held_out_weights: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> "Mallows":
         r"""The law of maximum likelihood; ``law.report`` says how the fit went.
@@ -129,9 +126,6 @@ class Mallows(GeometricDistribution):
             samples: completions for each voter; 50 unless given.
             max_iterations: of EM; 100 unless given.
             tolerance: of the change of φ at which EM stops; 1e-4 unless given.
-            held_out: more partial orders, or the share of the rows, drawn at random, to be left out of the
-                fit; ``law.report.held_out`` is their mean log-likelihood.
-            held_out_weights: their weights.
             generator: of the completions.
 
         Fligner and Verducci, "Distance based ranking models", 1986.
@@ -144,17 +138,16 @@ class Mallows(GeometricDistribution):
         >>> law.central[:2]
         tensor([0, 1])
         """
-        orders, held_out = as_partial_orders(orders, held_out, unranked, items)
+        orders = as_partial_orders(orders, unranked, items)
         em = {"max_iterations": max_iterations, "tolerance": tolerance, "samples": samples}
         if isinstance(orders, PartialOrders):
             check_unused("a fit to partial orders", central=central, place_weights=place_weights)
-            votes, others = hold_out(Votes(orders, weights), held_out, held_out_weights, generator)
             settings = PARTIAL_EM.changed(generator=generator, **em)
-            _, parameters, report = fit_partial_mallows(votes, others, settings)
+            _, parameters, report = fit_partial_mallows(orders, weights, settings)
             law = Mallows(*parameters[0])
             law.report = report
             return law
-        check_unused("a fit to complete orders", **em, held_out=held_out, held_out_weights=held_out_weights)
+        check_unused("a fit to complete orders", **em)
         rows, row_weights = complete_votes(orders, weights)
         n, total = rows.shape[1], float(row_weights.sum())
         places = np.ones(n)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.fitting.checks import Unranked, check_unused
-from factorank.distributions.fitting.em import Votes, hold_out
 from factorank.distributions.fitting.mixture import COMPLETE_EM, fit_by_em
 from factorank.distributions.fitting.mixture_families import FAMILIES
 from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
@@ -85,8 +84,6 @@ class Mixture(PermutationDistribution):
         tolerance: float | None = None,
         samples: int | None = None,
         start: "Mixture | None" = None,
-        held_out: Tensor | PartialOrders | float | None = None,
-        held_out_weights: Tensor | None = None,
         generator: torch.Generator | None = None,
         progress: bool = False,
     ) -> "Mixture":
@@ -114,10 +111,7 @@ class Mixture(PermutationDistribution):
                 of the change of the parameters, 1e-4.
             samples: completions for each voter of partial orders; 50 unless given.
             start: a mixture at which EM begins, instead of at clusters; for complete orders.
-            held_out: more rankings, or the share of the rows (0.2, say), drawn at random, to be left out of
-                the fit; ``law.report.held_out`` is then their mean log-likelihood, by weight.
-            held_out_weights: the weights of such further rankings.
-            generator: decides the starts (and the share held out, and completions).
+            generator: decides the starts (and completions).
             progress: whether to show a bar, on a terminal.
 
         Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM algorithm", 1977.
@@ -133,9 +127,8 @@ class Mixture(PermutationDistribution):
         if family not in FAMILIES:
             raise FitError(f"there is no family {family!r}; there are {', '.join(FAMILIES)}")
         if family == "mallows":
-            orders, held_out = as_partial_orders(orders, held_out, unranked, items)
+            orders = as_partial_orders(orders, unranked, items)
             unranked = items = None
-        votes, others = hold_out(Votes(orders, weights), held_out, held_out_weights, generator)
         partial = isinstance(orders, PartialOrders)
         if partial and family != "mallows":
             raise FitError(
@@ -153,16 +146,16 @@ class Mixture(PermutationDistribution):
             progress=progress,
         )
         laws: list[PermutationDistribution]
-        if partial:
+        if isinstance(orders, PartialOrders):
             check_unused("a fit to partial orders", start=start)
-            shares, parameters, report = fit_partial_mallows(votes, others, settings)
+            shares, parameters, report = fit_partial_mallows(orders, weights, settings)
             laws = [Mallows(*pair) for pair in parameters]
         else:
             check_unused("a fit to complete orders", samples=samples)
             if start is not None and len(start.components) != components:
                 raise FitError(f"start has {len(start.components)} components, but {components} are fitted")
             begin = None if start is None else (start.weights.double().numpy(), list(start.components))
-            shares, laws, report = fit_by_em(model, votes, others, settings, begin)
+            shares, laws, report = fit_by_em(model, orders, weights, settings, begin)
         mixture = Mixture(shares, laws)
         mixture.report = report
         return mixture

@@ -20,12 +20,10 @@ def complete_votes(orders: Tensor, weights: Tensor | None) -> tuple[np.ndarray, 
     return complete_orders(orders), row_weights(weights, tuple(orders.shape[:-1]))
 
 
-def complete_orders(orders: Tensor, *, n: int | None = None) -> np.ndarray:
+def complete_orders(orders: Tensor) -> np.ndarray:
     """``orders`` ``(*batch, n)`` as int64 ``(rows, n)``, or an error that names the row."""
     check_integer(orders, "a fit takes orders")
     _check_some(orders)
-    if n is not None and orders.shape[-1] != n:
-        raise PermutationError(f"the orders rank {orders.shape[-1]} items each, but the reference has {n}")
     _check_base(orders)
     if (row := _first((as_rows(orders) == -1).any(1))) is not None:
         raise PermutationError(

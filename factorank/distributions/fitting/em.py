@@ -1,4 +1,4 @@
-"""What both kinds of EM share: settings, the rankings to fit to or to hold out, and where EM starts."""
+"""What both kinds of EM share: settings, and where EM starts."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from factorank.distributions.fitting.checks import check_counts
-from factorank.distributions.fitting.report import FitError
-from factorank.distributions.partial_orders import PartialOrders
 
 
 @dataclass(frozen=True)
@@ -32,47 +29,6 @@ class EMSettings:
         counts = ("components", "restarts", "max_iterations", "samples")
         check_counts(**{name: getattr(settings, name) for name in counts})
         return settings
-
-
-@dataclass(frozen=True)
-class Votes:
-    """Rankings, orders ``(*batch, n)`` or :class:`PartialOrders`, and their weights."""
-
-    orders: Any
-    weights: Tensor | None
-
-
-def hold_out(
-    votes: Votes,
-    held_out: Tensor | PartialOrders | float | None,
-    held_out_weights: Tensor | None,
-    generator: torch.Generator | None,
-) -> tuple[Votes, Votes | None]:
-    """The votes to fit to and those held out; ``held_out`` may be a share of the votes, drawn at random."""
-    if held_out is None:
-        return votes, None
-    if isinstance(held_out, float | int):
-        return _split(votes, float(held_out), generator)
-    if isinstance(held_out, PartialOrders) != isinstance(votes.orders, PartialOrders):
-        raise FitError("the rankings held out are complete if the others are, and partial if they are")
-    return votes, Votes(held_out, held_out_weights)
-
-
-def _split(votes: Votes, share: float, generator: torch.Generator | None) -> tuple[Votes, Votes]:
-    orders, weights = votes.orders, votes.weights
-    if isinstance(orders, Tensor) and orders.ndim > 1:
-        orders = orders.reshape(-1, orders.shape[-1])
-        weights = None if weights is None else weights.reshape(-1)
-    count = len(orders)
-    out = round(share * count)
-    if not 0 < share < 1 or not 0 < out < count:
-        raise FitError(f"held_out as a share leaves some of {count} rankings on both sides; {share} does not")
-    device = None if generator is None else generator.device
-    shuffled = torch.randperm(count, generator=generator, device=device).cpu()
-    kept, left = shuffled[out:].sort().values, shuffled[:out].sort().values
-    if weights is None:
-        return Votes(orders[kept], None), Votes(orders[left], None)
-    return Votes(orders[kept], weights[kept]), Votes(orders[left], weights[left])
 
 
 def empty_components(weights: np.ndarray) -> list[str]:

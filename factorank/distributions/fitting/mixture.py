@@ -10,7 +10,7 @@ from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.fitting.checks import row_weights
-from factorank.distributions.fitting.em import EMSettings, Votes, cluster_voters, empty_components, rounds
+from factorank.distributions.fitting.em import EMSettings, cluster_voters, empty_components, rounds
 from factorank.distributions.fitting.mixture_families import Family
 from factorank.distributions.fitting.report import FitReport, FitWarning
 
@@ -23,34 +23,25 @@ Start = tuple[np.ndarray, list[PermutationDistribution]]
 
 
 def fit_by_em(
-    family: Family, votes: Votes, others: Votes | None, settings: EMSettings, start: Start | None
+    family: Family, orders: Tensor, weights: Tensor | None, settings: EMSettings, start: Start | None
 ) -> tuple[Tensor, list[PermutationDistribution], FitReport]:
     """EM on orders, complete or such as the family takes: weights ``(k,)``, laws and report."""
-    rows, n = family.read(votes.orders)
-    weights = row_weights(votes.weights, tuple(votes.orders.shape[:-1]))
-    if others is not None:
-        other_rows = torch.from_numpy(family.read(others.orders, n)[0])
-        other_weights = row_weights(others.weights, tuple(others.orders.shape[:-1]))
-    total, k = float(weights.sum()), settings.components
-    rows, first = np.unique(rows[weights > 0], axis=0, return_inverse=True)  # equal votes are one, heavier
-    weights = np.bincount(first.reshape(-1), weights[weights > 0])
+    rows, n = family.read(orders)
+    votes = row_weights(weights, tuple(orders.shape[:-1]))
+    total, k = float(votes.sum()), settings.components
+    rows, first = np.unique(rows[votes > 0], axis=0, return_inverse=True)  # equal votes are one, heavier
+    votes = np.bincount(first.reshape(-1), votes[votes > 0])
     restarts = 1 if k == 1 or start is not None else settings.restarts  # more would take the same first step
     ends = [
-        _run(family, rows, weights, settings, start) for _ in rounds(restarts, settings.progress, "restarts")
+        _run(family, rows, votes, settings, start) for _ in rounds(restarts, settings.progress, "restarts")
     ]
     best = max(ends, key=lambda end: end.history[-1])
-    warnings = [text for j in range(k) for text in family.doubts(rows, weights * best.belief[:, j], j)]
+    warnings = [text for j in range(k) for text in family.doubts(rows, votes * best.belief[:, j], j)]
     for text in warnings:
         python_warnings.warn(text, FitWarning, stacklevel=3)
     if not best.converged:
         warnings.append(f"the last of {len(best.history)} iterations still raised the likelihood noticeably")
     warnings += empty_components(best.shares)
-    held_out_likelihood = None
-    if others is not None:
-        log_probs = _joint(family, best.shares, best.laws, other_rows).logsumexp(1).numpy()
-        used = other_weights > 0
-        held_out_likelihood = float((log_probs * other_weights)[used].sum() / other_weights.sum())
-    device = votes.orders.device
     report = FitReport(
         family.title if k == 1 else f"mixture of {k} {family.title}",
         rankings=total,
@@ -58,12 +49,12 @@ def fit_by_em(
         parameters=k * family.parameters(n) + k - 1,
         iterations=len(best.history),
         converged=best.converged,
-        held_out=held_out_likelihood,
         history=tuple(best.history),
         restarts=tuple(end.history[-1] for end in ends) if restarts > 1 else (),
         warnings=tuple(warnings),
     )
-    return torch.from_numpy(best.shares).to(device), [_on_device(law, device) for law in best.laws], report
+    laws = [_on_device(law, orders.device) for law in best.laws]
+    return torch.from_numpy(best.shares).to(orders.device), laws, report
 
 
 def _on_device(law: PermutationDistribution, device: torch.device) -> PermutationDistribution:

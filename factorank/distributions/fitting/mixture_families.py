@@ -58,9 +58,9 @@ class Family:
             )
         self.smoothing, self.penalty, self.unranked, self.items = smoothing, penalty, unranked, items
 
-    def read(self, orders: Tensor, n: int | None = None) -> tuple[np.ndarray, int]:
+    def read(self, orders: Tensor) -> tuple[np.ndarray, int]:
         """Checked rows of orders ``(*batch, n)``, and the number of items."""
-        rows = complete_orders(orders, n=n)
+        rows = complete_orders(orders)
         return rows, rows.shape[1]
 
     def log_prob(self, law: Any, rows: Tensor) -> Tensor:
@@ -137,9 +137,9 @@ class PlackettLuceFamily(Family):
     name, title, strength = "plackett-luce", "Plackett-Luce", "penalty"
     one_step, padded = False, True
 
-    def read(self, orders: Tensor, n: int | None = None) -> tuple[np.ndarray, int]:
+    def read(self, orders: Tensor) -> tuple[np.ndarray, int]:
         """Rows may end in -1, and may be shorter than the list of items."""
-        rows, _, self.items = padded_orders(orders, self.unranked, self.items if n is None else n)
+        rows, _, self.items = padded_orders(orders, self.unranked, self.items)
         return rows, self.items
 
     def log_prob(self, law: Any, rows: Tensor) -> Tensor:

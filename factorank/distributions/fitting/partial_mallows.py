@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from factorank.distributions.conditioning.amp import cumulated, new_seed, relati
 from factorank.distributions.fitting.checks import Unranked, check_unused, row_weights
 from factorank.distributions.fitting.consensus import disagreement, kemeny
 from factorank.distributions.fitting.dispersion import fit_mallows_phi
-from factorank.distributions.fitting.em import EMSettings, Votes, cluster_voters, empty_components, rounds
+from factorank.distributions.fitting.em import EMSettings, cluster_voters, empty_components, rounds
 from factorank.distributions.fitting.report import FitError, FitReport
 from factorank.distributions.geometric import geometric_table
 from factorank.distributions.partial_orders import PartialOrders
@@ -24,26 +23,21 @@ LEAST_PHI = 1e-6
 
 
 def as_partial_orders(
-    orders: Any, held_out: Any, unranked: Unranked | None, items: int | None
-) -> tuple[Any, Any]:
-    """Orders, and orders held out, as :class:`PartialOrders` if some leave items out; else as they are."""
+    orders: Tensor | PartialOrders, unranked: Unranked | None, items: int | None
+) -> Tensor | PartialOrders:
+    """Orders as :class:`PartialOrders` if some leave items out; else as they are."""
     if isinstance(orders, PartialOrders):
         check_unused("a fit to PartialOrders", unranked=unranked, items=items)
-    if not isinstance(orders, Tensor):
-        return orders, held_out
-    if unranked is None:
-        if items is not None:
-            raise FitError("items= goes with unranked=, which says how the items left out are ranked")
-        return orders, held_out
-    tensors = [orders, held_out] if isinstance(held_out, Tensor) else [orders]
-    if all(rows.shape[-1] == (items or rows.shape[-1]) and bool((rows != -1).all()) for rows in tensors):
-        return orders, held_out
-    partial = [PartialOrders.from_orders(rows, unranked=unranked, items=items) for rows in tensors]
-    return partial[0], partial[1] if len(partial) > 1 else held_out
+        return orders
+    if unranked is None and items is not None:
+        raise FitError("items= goes with unranked=, which says how the items left out are ranked")
+    if unranked is None or (items in (None, orders.shape[-1]) and bool((orders != -1).all())):
+        return orders
+    return PartialOrders.from_orders(orders, unranked=unranked, items=items)
 
 
 def fit_partial_mallows(
-    votes: Votes, others: Votes | None, settings: EMSettings
+    partial: PartialOrders, weights: Tensor | None, settings: EMSettings
 ) -> tuple[Tensor, list[tuple[Tensor, Tensor]], FitReport]:
     r"""A mixture of Mallows laws fitted to partial orders: weights ``(k,)``, each centre and φ, and report.
 
@@ -63,21 +57,19 @@ def fit_partial_mallows(
 
     Lu and Boutilier, JMLR 2014.
     """
-    partial: PartialOrders = votes.orders
-    voters = row_weights(votes.weights, (len(partial),))
+    voters = row_weights(weights, (len(partial),))
     if len(partial) == 0 or partial.n == 0:
         raise FitError(f"a fit needs at least one voter and one item, not {partial}")
-    if others is not None and others.orders.n != partial.n:
-        raise FitError(f"the held-out voters rank {others.orders.n} items, the others {partial.n}")
     above = partial.above.cpu().numpy()
     related = relations(partial.above)
     seed, fresh = new_seed(settings.generator), new_seed(settings.generator)
-    more_samples = 4 * settings.samples
     ends = []
     for _ in rounds(settings.restarts, settings.progress, "restarts"):
         start = _start(above, voters, settings)
         state, iterations, converged = _iterate(start, related, voters, settings, seed)
-        ends.append((_expect(state, related, voters, more_samples, fresh), state, iterations, converged))
+        ends.append(
+            (_expect(state, related, voters, 4 * settings.samples, fresh), state, iterations, converged)
+        )
     best, state, iterations, converged = max(ends, key=lambda end: end[0].likelihood)
     warnings = []
     if not converged:
@@ -90,11 +82,6 @@ def fit_partial_mallows(
             "for some voters the samples are worth less than a tenth of their number; draw more samples"
         )
     warnings += empty_components(state.weights)
-    held_out_likelihood = None
-    if others is not None:
-        other_weights = row_weights(others.weights, (len(others.orders),))
-        expected = _expect(state, relations(others.orders.above), other_weights, more_samples, fresh)
-        held_out_likelihood = expected.likelihood / other_weights.sum()
     k = settings.components
     report = FitReport(
         "Mallows (partial orders)" if k == 1 else f"mixture of {k} Mallows (partial orders)",
@@ -103,7 +90,6 @@ def fit_partial_mallows(
         parameters=2 * k - 1,
         iterations=iterations,
         converged=converged,
-        held_out=held_out_likelihood,
         standard_error=best.error,
         effective_sample_size=best.effective,
         restarts=tuple(end[0].likelihood for end in ends) if settings.restarts > 1 else (),

@@ -41,8 +41,6 @@ class FitReport:
     converged: bool = True
     exact: bool | None = None
     """Whether the consensus is proven to be the best of all orders; None where there is none."""
-    held_out: float | None = None
-    """Mean log-likelihood of a held-out ranking, in nats; None where none were held out."""
     standard_error: float | None = None
     """Of the log-likelihood, where it is a Monte-Carlo estimate; None where it is exact."""
     effective_sample_size: float | None = None
@@ -84,8 +82,6 @@ class FitReport:
             lines.append(
                 f"  consensus          {'exact' if self.exact else 'local optimum, not proven best'}"
             )
-        if self.held_out is not None:
-            lines.append(f"  held out           {-self.held_out / math.log(2):.3f} bits a ranking")
         if self.effective_sample_size is not None:
             lines.append(f"  effective samples  at least {self.effective_sample_size:.0%} of those drawn")
         if self.restarts:

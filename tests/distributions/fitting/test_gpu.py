@@ -17,15 +17,13 @@ def test_fits_return_to_the_device():
         assert law.device.type == "cuda"
         torch.testing.assert_close(law.log_prob(there).cpu(), plain.log_prob(votes))
     for family in ("mallows", "generalized-mallows", "rim", "plackett-luce"):
-        mixed = fr.Mixture.fit(
-            there, components=2, family=family, generator=torch.Generator().manual_seed(1), held_out=0.2
-        )
+        mixed = fr.Mixture.fit(there, components=2, family=family, generator=torch.Generator().manual_seed(1))
         assert mixed.log_prob(there).is_cuda
         assert mixed.sample((3,)).is_cuda
         assert mixed.condition([2, 0]).sample((3,)).is_cuda
     own = torch.Generator("cuda").manual_seed(0)
     partial = fr.PartialOrders.from_orders(torch.where(torch.arange(5, device="cuda") < 2, there, -1))
-    law = fr.Mixture.fit(partial, components=2, generator=own, held_out=0.2)
+    law = fr.Mixture.fit(partial, components=2, generator=own)
     assert law.weights.is_cuda
     assert law.components[0].central.is_cuda
     drawn = fr.distributions.AMP(law.components[0], partial).sample((4,), generator=own)

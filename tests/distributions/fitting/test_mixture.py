@@ -154,19 +154,6 @@ def test_an_empty_component_keeps_weight_zero():
     assert math.isfinite(run.likelihood)
 
 
-def test_held_out_rankings():
-    law, votes = truth("mallows"), votes_of(truth("mallows"), 900)
-    fitted = fr.Mixture.fit(votes[:600], components=2, held_out=votes[600:], generator=generator(0))
-    assert fitted.report.held_out == pytest.approx(float(fitted.log_prob(votes[600:]).mean()))
-    shared = fr.Mixture.fit(votes, components=2, held_out=0.25, generator=generator(0))
-    assert shared.report.rankings == 675
-    assert shared.report.held_out == pytest.approx(-float(-law.log_prob(votes).mean()), abs=0.2)
-    weights = torch.rand(900, generator=generator(2), dtype=torch.float64)
-    weighted = fr.Mixture.fit(votes, weights, components=2, held_out=0.5, generator=generator(0))
-    assert 0 < weighted.report.rankings < float(weights.sum())
-    assert math.isfinite(weighted.report.held_out)
-
-
 def test_stopping_early_is_said():
     law = fr.Mixture.fit(
         votes_of(truth("mallows"), 200), components=3, max_iterations=2, generator=generator(0)
@@ -255,24 +242,23 @@ def test_complete_rankings_need_no_word_on_items_left_out():
 
 
 @pytest.mark.parametrize("unranked", ["below", "incomparable"])
-def test_held_out_partial_rankings(unranked):
+def test_the_likelihood_of_partial_rankings(unranked):
     from factorank.distributions.partial_orders import PartialOrders
 
-    votes = cut(votes_of(truth("plackett-luce"), 300))
+    votes = cut(votes_of(truth("plackett-luce"), 200))
     law = fr.Mixture.fit(
-        votes[:200],
+        votes,
         components=2,
         family="plackett-luce",
         unranked=unranked,
         penalty=0.1,
         generator=generator(0),
-        held_out=votes[200:],
     )
     every = fr.permutation_at(torch.arange(math.factorial(N)), N)
-    partial = PartialOrders.from_orders(votes[200:], unranked=unranked)
+    partial = PartialOrders.from_orders(votes, unranked=unranked)
     agrees = partial.agrees(every[:, None].expand(-1, len(partial), -1))
     summed = law.log_prob(every)[:, None].masked_fill(~agrees, -math.inf).logsumexp(0)
-    assert law.report.held_out == pytest.approx(float(summed.mean()), rel=1e-9)
+    assert law.report.log_likelihood == pytest.approx(float(summed.sum()), rel=1e-9)
 
 
 def test_mallows_takes_padded_orders_as_partial_orders():
