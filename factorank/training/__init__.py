@@ -6,7 +6,7 @@ step, eager or captured; ``optimizers`` change the weights. ``settings`` is one 
 run on disk; ``processes`` are one or several.
 """
 
-from factorank.training.settings import TrainOptions, TrainSettings
+from factorank.training.settings import TrainSettings
 from factorank.training.train import TrainResult, train
 
-__all__ = ["TrainOptions", "TrainResult", "TrainSettings", "train"]
+__all__ = ["TrainResult", "TrainSettings", "train"]

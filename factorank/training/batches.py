@@ -121,9 +121,7 @@ def check_orders(order: Tensor, n: int | None, what: str) -> None:
     if order.ndim != 2:
         raise PermutationError(f"{what} are orders (rows, n), not a tensor {tuple(order.shape)}")
     if n is not None and order.shape[1] != n:
-        raise PermutationError(
-            f"the model orders {n} items but {what} have {order.shape[1]}: {tuple(order.shape)}"
-        )
+        raise PermutationError(f"the model orders {n} items but {what} have {order.shape[1]}")
     absent = order < 0
     if absent.any():
         wrong = (absent & (order != -1)) | absent[:, :1]
@@ -145,19 +143,15 @@ def as_pair(batch: Any) -> Batch:
         return batch[0], batch[1]
     if isinstance(batch, Tensor):
         return batch, None
-    raise TrainingError(
-        f"a batch is an order tensor or a pair (order, context), not a {type(batch).__name__}"
-    )
+    raise TrainingError(f"a batch is orders or a pair (orders, context), not a {type(batch).__name__}")
 
 
 def generate(data: Callable[..., Any], size: int, generator: torch.Generator, n: int | None) -> Batch:
     """A batch of the function ``data``, checked to have ``size`` rows."""
     order, context = as_pair(data(size, generator))
     if tuple(order.shape) != (size, n or order.shape[-1]):
-        raise TrainingError(
-            f"data(batch_size, generator) was asked for {size} orders of {n} items and made a tensor"
-            f" {tuple(order.shape)}"
-        )
+        asked = f"data(batch_size, generator) was asked for {size} orders of {n} items"
+        raise TrainingError(f"{asked} and made a tensor {tuple(order.shape)}")
     return order, context
 
 

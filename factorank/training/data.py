@@ -27,16 +27,16 @@ from factorank.training.random_streams import stream_seed
 
 Data = Tensor | tuple[Tensor, Any] | Dataset[Any] | Callable[[int, torch.Generator], Any]
 HeldOutData = Tensor | tuple[Tensor, Any] | float | None
+_KINDS = (
+    "an order tensor (rows, n), a pair (orders, context), a Dataset with a length, or a function"
+    " data(batch_size, generator)"
+)
 
 
 class TrainingData:
-    """What a run trains on and what it holds out; both are checked.
+    """What a run trains on and what it holds out, as :func:`factorank.train` takes them; both are checked.
 
-    Args:
-        data: orders, a pair (orders, context), a Dataset with a length, or a function.
-        held_out: orders, a pair, or the share of the rows to hold out.
-        n: the number of items of the model, if it says.
-        seed: decides which rows a share is.
+    ``n`` is the number of items of the model, if it says. The seed decides which rows a share is.
     """
 
     def __init__(self, data: Data, held_out: HeldOutData, n: int | None, seed: int) -> None:
@@ -97,23 +97,19 @@ class TrainingData:
         """Compute the loss of one or two rows, so that the model refuses bad data before the run begins."""
         generator = torch.Generator(device).manual_seed(0)
         data: Any = self.data
-        if self.table is not None:
-            batches = [_two_rows(self.table)]
-        elif self.rows is not None:
-            batches = [collate(data, [0])]
-        else:
-            batches = [generate(data, 2, generator, self.n)]
+        batches = [_two_rows(table) for table in (self.table, self.held_out) if table is not None]
+        if self.table is None:
+            drawn = generate(data, 2, generator, self.n) if self.rows is None else collate(data, [0])
+            check_orders(drawn[0], self.n, "the data")
+            batches.insert(0, drawn)
         was_training = model.training
         model.eval()
-        for batch in batches + ([] if self.held_out is None else [_two_rows(self.held_out)]):
-            if self.table is None:
-                check_orders(batch[0], self.n, "the data")
+        for batch in batches:
             order, context = to_device(batch, device)
             loss = model.loss(order, context, generator=generator)
             if tuple(loss.shape) != tuple(order.shape[:1]):
-                raise TrainingError(
-                    f"model.loss gave {tuple(loss.shape)} for orders {tuple(order.shape)}, not one a row"
-                )
+                shapes = f"{tuple(loss.shape)} for orders {tuple(order.shape)}"
+                raise TrainingError(f"model.loss gave {shapes}, not one a row")
         model.train(was_training)
 
 
@@ -122,27 +118,17 @@ def tabulate(data: Any) -> Batch | None:
     if isinstance(data, TensorDataset):
         order, *rest = data.tensors
         return order, (None if not rest else rest[0] if len(rest) == 1 else tuple(rest))
-    if isinstance(data, Tensor) or (
-        isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor)
-    ):
+    if isinstance(data, Tensor) or (isinstance(data, tuple) and data and isinstance(data[0], Tensor)):
         return as_pair(data)
+    kind = type(data).__name__
     if isinstance(data, IterableDataset | Iterator):
-        raise TrainingError(
-            f"a {type(data).__name__} cannot be wound back to resume a run; pass a tensor, a Dataset with a"
-            " length, or a function data(batch_size, generator)",
-            parameter="data",
-        )
+        raise TrainingError(f"a {kind} cannot be wound back to resume a run; pass {_KINDS}", parameter="data")
     if isinstance(data, Dataset) and hasattr(data, "__len__"):
         if len(data) == 0:
             raise TrainingError("the dataset is empty", parameter="data")
-        return None
-    if callable(data):
-        return None
-    raise TrainingError(
-        "data are an order tensor (rows, n), a pair (orders, context), a Dataset with a length, or a function"
-        f" data(batch_size, generator), not a {type(data).__name__}",
-        parameter="data",
-    )
+    elif not callable(data):
+        raise TrainingError(f"data are {_KINDS}, not a {kind}", parameter="data")
+    return None
 
 
 def check_table(batch: Batch, n: int | None, what: str) -> None:
@@ -153,10 +139,8 @@ def check_table(batch: Batch, n: int | None, what: str) -> None:
         raise TrainingError(f"{what} have no rows: the tensor is {tuple(order.shape)}")
     for leaf in tree_leaves(context):
         if isinstance(leaf, Tensor) and (leaf.ndim == 0 or leaf.shape[0] != order.shape[0]):
-            raise TrainingError(
-                f"{what} have {order.shape[0]} orders but a context tensor {tuple(leaf.shape)};"
-                " the first dimension of both is the row"
-            )
+            counts = f"{order.shape[0]} orders but a context tensor {tuple(leaf.shape)}"
+            raise TrainingError(f"{what} have {counts}; the first dimension of both is the row")
 
 
 def split(
@@ -168,26 +152,20 @@ def split(
     if not isinstance(held_out, float | int):
         kept = tabulate(held_out)
         if kept is None:
-            raise TrainingError(
-                "{parameter} is an order tensor, a pair (orders, context), or a share of the rows",
-                parameter="held_out",
-            )
+            allowed = "an order tensor, a pair (orders, context), or a share of the rows"
+            raise TrainingError(f"{{parameter}} is {allowed}", parameter="held_out")
         check_table(kept, n, "the held-out data")
         return table, kept
     if table is None:
-        raise TrainingError(
-            f"{{parameter={held_out}}} is a share of the rows of a tensor; these data are none",
-            parameter="held_out",
-        )
+        why = "is a share of the rows of a tensor; these data are none"
+        raise TrainingError(f"{{parameter={held_out}}} {why}", parameter="held_out")
     rows = table[0].shape[0]
     count = round(rows * held_out)
     if not 0 < held_out < 1 or not 0 < count < rows:
-        raise TrainingError(
-            f"{{parameter={held_out}}} of {rows} rows leaves none to train on or none to hold out",
-            parameter="held_out",
-        )
-    shuffled = torch.randperm(rows, generator=torch.Generator().manual_seed(stream_seed(seed, "split")))
-    shuffled = shuffled.to(table[0].device)
+        why = f"of {rows} rows leaves none to train on or none to hold out"
+        raise TrainingError(f"{{parameter={held_out}}} {why}", parameter="held_out")
+    generator = torch.Generator().manual_seed(stream_seed(seed, "split"))
+    shuffled = torch.randperm(rows, generator=generator).to(table[0].device)
     return take(table, shuffled[count:]), take(table, shuffled[:count])
 
 

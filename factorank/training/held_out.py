@@ -1,6 +1,7 @@
 """The likelihood of held-out orders."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,15 +41,14 @@ class HeldOut:
         return summed / count
 
 
+@dataclass
 class Best:
-    """The best held-out loss so far, and its weights."""
+    """The best held-out loss so far, its step, the scores since, and the weights."""
 
-    def __init__(self) -> None:
-        self.nats: float | None = None
-        self.step: int | None = None
-        self.since = 0
-        """Scores since the best."""
-        self.weights: list[torch.Tensor] | None = None
+    nats: float | None = None
+    step: int | None = None
+    since: int = 0
+    weights: list[torch.Tensor] | None = None
 
     def offer(self, nats: float, step: int, weights: list[torch.Tensor]) -> bool:
         """Keep the weights if their loss is the lowest so far; whether it is."""

@@ -147,12 +147,10 @@ class Loop:
 
     def _check_finite(self, loss: float) -> None:
         if not math.isfinite(loss):
-            raise TrainingError(
-                f"the loss became {loss} before step {self.done}; lower {{parameter}} (now"
-                f" {self.settings.lr:g}) or clip (now {self.settings.clip})"
-                + ("" if self._saved_step is None else f"; checkpoint {self._saved_step} is from before"),
-                parameter="lr",
-            )
+            advice = f"lower {{parameter}} (now {self.settings.lr:g}) or clip (now {self.settings.clip})"
+            saved = "" if self._saved_step is None else f"; checkpoint {self._saved_step} is from before"
+            text = f"the loss became {loss} before step {self.done}; {advice}{saved}"
+            raise TrainingError(text, parameter="lr")
 
     def _write(self, **values: Any) -> None:
         if self._metrics is not None:
@@ -245,19 +243,18 @@ class Loop:
             step.update.load_state(tensors["optimizer"])
             if step.average is not None:
                 copy_into(step.average.tensors, [tensors["ema"][name] for name in names])
+            self.best = Best(**state["best"])
             if "best" in tensors:
                 self.best.weights = [tensors["best"][name].to(self.world.device) for name in names]
             for name, stream in step.streams.items():
                 stream.set_state(tensors["generators"][f"{name}/{rank}"])
-            best = state["best"]
-            self.best.nats, self.best.step, self.best.since = best["nats"], best["step"], best["since"]
             step.loss_sum.fill_(state["loss_sums"][rank])
             step.count = state["loss_count"]
             self.loss = math.nan if state["loss"] is None else state["loss"]
             self._seconds_before, self._share_before = state["seconds"], state["share_of_time"]
             if state["stopped"] == "patience" or checkpoint.step >= self.settings.steps:
                 self.stopped = state["stopped"] or "steps"  # nothing is left to do
-        except (KeyError, RuntimeError, ValueError) as error:
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
             raise TrainingError(f"{path} does not fit this model and run: {error!r}") from error
         self.done = self._saved_step = checkpoint.step
         self._share = self._share_before

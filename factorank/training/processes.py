@@ -95,17 +95,13 @@ def checked_device(device: torch.device | str | None) -> torch.device:
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError):
-        raise TrainingError(
-            f"{{parameter}} is 'cpu', 'cuda' or 'cuda:0', 'cuda:1', …, not {device!r}", parameter="device"
-        ) from None
+        allowed = "'cpu', 'cuda' or 'cuda:0', 'cuda:1', …"
+        raise TrainingError(f"{{parameter}} is {allowed}, not {device!r}", parameter="device") from None
     if chosen.type != "cuda":
         return chosen
     if (chosen.index or 0) >= torch.cuda.device_count():
-        raise TrainingError(
-            f"{{parameter={str(device)!r}}}, but torch sees {torch.cuda.device_count()} CUDA devices here;"
-            " 'cpu' works everywhere",
-            parameter="device",
-        )
+        sees = f"torch sees {torch.cuda.device_count()} CUDA devices here; 'cpu' works everywhere"
+        raise TrainingError(f"{{parameter={str(device)!r}}}, but {sees}", parameter="device")
     return torch.device("cuda", torch.cuda.current_device()) if chosen.index is None else chosen
 
 
@@ -151,9 +147,7 @@ def _launch(device: torch.device, settings: TrainSettings) -> Any:
         try:
             from lightning.fabric import Fabric
         except ImportError as error:
-            raise TrainingError(
-                "several processes need lightning-fabric: pip install lightning-fabric"
-            ) from error
+            raise TrainingError("several processes need Fabric: pip install lightning-fabric") from error
     for name in ("lightning_fabric", "lightning.fabric"):  # their start-up notes; the library does not print
         logging.getLogger(name).setLevel(logging.WARNING)
     devices, nodes = settings.devices or 1, settings.num_nodes

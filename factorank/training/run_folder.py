@@ -32,30 +32,21 @@ def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpo
     present = [name for name in _OURS if (out / name).exists()]
     if "training.json" not in present:
         if present:
-            raise TrainingError(
-                f"{out} holds {', '.join(present)} but no training run;"
-                " choose another folder as {parameter}",
-                parameter="out",
-            )
+            held = f"{out} holds {', '.join(present)} but no training run"
+            raise TrainingError(f"{held}; choose another folder as {{parameter}}", parameter="out")
         if resume == "must":
             raise TrainingError(f"{{parameter='must'}}, but {out} holds no run", parameter="resume")
         return None
     if resume is False:
-        raise TrainingError(
-            f"{out} holds a run already; {{parameter=True}} resumes it, another folder as out begins another",
-            parameter="resume",
-        )
+        how = "{parameter=True} resumes it, another folder as out begins another"
+        raise TrainingError(f"{out} holds a run already; {how}", parameter="resume")
     try:
         theirs = json.loads((out / "training.json").read_bytes())
     except ValueError as error:
         raise TrainingError(f"{out / 'training.json'} is damaged: {error}") from error
-    ours = json.loads(json.dumps(identity))
-    differences = _readable_first(_differences(theirs, ours))
-    if differences:
-        raise TrainingError(
-            f"{out} holds another run: {'; '.join(differences)}; choose another folder as {{parameter}}",
-            parameter="out",
-        )
+    if differences := _readable_first(_differences(theirs, json.loads(json.dumps(identity)))):
+        held = f"{out} holds another run: {'; '.join(differences)}"
+        raise TrainingError(f"{held}; choose another folder as {{parameter}}", parameter="out")
     checkpoint = checkpoints.newest(out / "checkpoints")
     if checkpoint is None and resume == "must":
         raise TrainingError(f"{{parameter='must'}}, but {out} holds no checkpoint", parameter="resume")
@@ -78,10 +69,8 @@ def alone(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise TrainingError(
-                f"another run is training in {out}; wait for it, or choose another {{parameter}}",
-                parameter="out",
-            ) from None
+            why = f"another run is training in {out}; wait for it, or choose another {{parameter}}"
+            raise TrainingError(why, parameter="out") from None
         yield
     finally:
         os.close(handle)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, TypedDict, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 
@@ -108,9 +108,7 @@ class TrainSettings:
     def check_complete(self, held_out: bool) -> None:
         """Refuse settings that need another which is not set, or held-out data where there are none."""
         if self.schedule == "time" and self.max_seconds is None:
-            raise TrainingError(
-                "schedule='time' needs {parameter}, which is not set", parameter="max_seconds"
-            )
+            raise TrainingError("schedule='time' needs {parameter}", parameter="max_seconds")
         if self.resume == "must" and self.out is None:
             raise TrainingError("resume='must' needs the run's folder in {parameter}", parameter="out")
         if self.patience is not None and not held_out:
@@ -159,39 +157,6 @@ class TrainSettings:
         if self.schedule == "cosine":
             same["steps"] = self.steps
         return same
-
-
-class TrainOptions(TypedDict, total=False):
-    """The fields of :class:`TrainSettings` as keyword options, for editors and type checkers."""
-
-    steps: int
-    max_seconds: float | None
-    batch_size: int | None
-    optimizer: Optimizer
-    lr: float
-    warmup: int | None
-    schedule: Schedule
-    weight_decay: float
-    betas: tuple[float, float]
-    clip: float | None
-    ema: float | None
-    precision: Precision
-    compile: bool
-    capture: bool | Literal["auto"]
-    accumulate: int
-    held_out_every: int | None
-    patience: int | None
-    out: str | Path | None
-    checkpoint_every: int | None
-    checkpoint_seconds: float | None
-    resume: bool | Literal["must"]
-    seed: int
-    device: torch.device | str | None
-    devices: int | None
-    num_nodes: int
-    strategy: Literal["ddp"] | None
-    log_every: int
-    progress: bool | None
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -57,10 +57,8 @@ class Step:
         device = world.device
         able = dispatch.captures_step(device, world.size)
         if settings.capture is True and not able:
-            raise TrainingError(
-                f"{{parameter=True}} needs one CUDA device, not {world.size} × {device.type}",
-                parameter="capture",
-            )
+            why = f"needs one CUDA device, not {world.size} × {device.type}"
+            raise TrainingError(f"{{parameter=True}} {why}", parameter="capture")
         graph = StepGraph(device, streams.values()) if able and settings.capture else None
         self.model, self.source, self.shape, self.streams = model, source, shape, streams
         self.world, self.settings = world, settings
@@ -148,9 +146,8 @@ class Step:
         except (RuntimeError, torch.AcceleratorError) as error:
             if self.settings.capture is True or isinstance(error, torch.OutOfMemoryError):
                 raise
-            warnings.warn(
-                f"the step runs eagerly because it cannot be captured: {error}", UserWarning, stacklevel=2
-            )
+            text = f"the step runs eagerly because it cannot be captured: {error}"
+            warnings.warn(text, UserWarning, stacklevel=2)
             self._graph, self.source.static = None, False
             self._drop_gradients()
         else:

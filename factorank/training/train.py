@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,7 +20,7 @@ from factorank.training.loop import Loop
 from factorank.training.processes import World, checked_device, world_of
 from factorank.training.progress import BITS
 from factorank.training.random_streams import random_streams
-from factorank.training.settings import TrainOptions, TrainSettings, shows_options
+from factorank.training.settings import TrainSettings, shows_options
 from factorank.training.step import Step
 
 Watch = Callable[[Any], dict[str, float]]
@@ -67,7 +67,7 @@ def train(
     *,
     held_out: HeldOutData = None,
     watch: Watch | None = None,
-    **options: Unpack[TrainOptions],
+    **options: Any,
 ) -> TrainResult:
     r"""Train a model in place on orders, and leave it in eval mode on the device it was trained on.
 
@@ -104,27 +104,25 @@ def train(
     started = time.perf_counter()
     settings = TrainSettings(**options) if settings is None else replace(settings, **options)
     if not callable(getattr(model, "loss", None)):
-        raise TrainingError(
-            f"a {type(model).__name__} cannot be trained: it has no loss(order, context, generator=…)",
-            parameter="model",
-        )
+        why = f"a {type(model).__name__} cannot be trained: it has no loss(order, context, generator=…)"
+        raise TrainingError(why, parameter="model")
     settings.check_complete(held_out is not None)
     checked = TrainingData(data, held_out, getattr(model, "n", None), settings.seed)
     device = checked_device(settings.device)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []), ExitStack() as held:
-        return _train(model, checked, settings, watch, world_of(device, settings), started, held)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), ExitStack() as locks:
+        return _train(model, checked, settings, watch, world_of(device, settings), started, locks)
 
 
 def _train(
-    model: nn.Module,
+    model: Any,
     data: TrainingData,
     settings: TrainSettings,
     watch: Watch | None,
     world: World,
     started: float,
-    held: ExitStack,
+    locks: ExitStack,
 ) -> TrainResult:
-    size = settings.batch_size
+    size, out = settings.batch_size, settings.folder
     if size is None:
         size = (
             1024 if data.rows is None else max(1, min(1024, data.rows // (settings.accumulate * world.size)))
@@ -139,18 +137,18 @@ def _train(
     if data.held_out is not None:
         scorer = HeldOut(data.held_out, size, settings.seed, settings.precision == "bf16", world)
     loop = Loop(step, scorer, watch, started)
-    if settings.folder is not None:
+    if out is not None:
         config = getattr(model, "config", None)
         described = {"class": type(model).__name__, "config": config() if callable(config) else config}
         identity: dict[str, Any] = {"format": 1, "model": described}
         identity |= settings.identity(size, world.size, world.device) | data.identity()
-        checkpoint = _open_folder(settings.folder, settings.resume, identity, model, world, held)
+        checkpoint = _open_folder(out, settings.resume, identity, model, world, locks)
         if checkpoint is not None:
-            loop.restore(checkpoint, settings.folder / "checkpoints" / str(checkpoint.step))
+            loop.restore(checkpoint, out / "checkpoints" / str(checkpoint.step))
     padded = getattr(model, "padded", None)
     try:
         if padded and data.full_length:
-            model.padded = False  # type: ignore[assignment]  # attention needs no mask
+            model.padded = False  # attention needs no mask
         with short_of_memory(f"lower batch_size (now {size}); accumulate makes up for it"):
             if loop.stopped is None:
                 loop.run()
@@ -159,8 +157,8 @@ def _train(
         model.eval()
         if padded:
             model.padded = padded
-    if settings.folder is not None and world.rank == 0:
-        run_folder.export(settings.folder, model)
+    if out is not None and world.rank == 0:
+        run_folder.export(out, model)
     world.total([0.0])  # no process returns before the files are there
     return TrainResult(
         steps=loop.done,
@@ -169,28 +167,28 @@ def _train(
         held_out=loop.best.nats,
         held_out_step=loop.best.step,
         stopped=loop.stopped or "steps",
-        out=settings.folder,
-        history=None if settings.folder is None else settings.folder / "metrics.jsonl",
+        out=out,
+        history=None if out is None else out / "metrics.jsonl",
     )
 
 
 def _open_folder(
-    out: Path, resume: bool | str, identity: dict[str, Any], model: Any, world: World, held: ExitStack
+    out: Path, resume: bool | str, identity: dict[str, Any], model: Any, world: World, locks: ExitStack
 ) -> Checkpoint | None:
     """Begin the run in its folder, or find the checkpoint to resume from.
 
-    The first process decides, the others read the checkpoint that it has chosen. ``held`` keeps other runs
-    out of the folder until it is closed.
+    The first process decides, the others read the checkpoint that it has chosen. ``locks`` keep other runs
+    out of the folder until they are closed.
     """
     checkpoint, failed = None, None
     if world.rank == 0:
         try:
             if out.is_dir():
-                held.enter_context(run_folder.alone(out))
+                locks.enter_context(run_folder.alone(out))
             checkpoint = run_folder.find_run(out, identity, resume)
             if not out.is_dir():
                 out.mkdir(parents=True)
-                held.enter_context(run_folder.alone(out))
+                locks.enter_context(run_folder.alone(out))
             run_folder.begin(out, identity, model)
         except (TrainingError, OSError) as error:
             failed = error
