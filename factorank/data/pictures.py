@@ -24,6 +24,8 @@ SIDE_READ = 4096
 """A JPEG whose shorter side is at least twice this is read at a fraction: no puzzle shows more."""
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"}
 """The suffixes of files in a folder that are read as pictures."""
+DAMAGED = (SyntaxError, ValueError, TypeError, LookupError, EOFError, OverflowError, struct.error)
+"""What Pillow raises for damaged files, besides ``OSError``."""
 NAMED = 5
 """The most broken pictures of a folder that an error names."""
 
@@ -40,31 +42,31 @@ def read_picture(path: str | os.PathLike[str]) -> np.ndarray:
     or the picture would be nearly black. Floats from 0 to 1 are always multiplied by 255, so that a dark
     picture stays dark. If there are values below 0, the smallest is black and the largest white.
     """
-    image_module, operations = _pillow()
+    pillow = _pillow()
     if Path(path).is_dir():
         raise FactorankError(f"{path}: a folder, not a picture")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a size below our own limit, of odd metadata
-            with _opened(image_module, path) as image:
-                _fit(image_module, path, image)
-                wide = _wide_colours(image)
+            with _opened(path) as image:
+                _fit(path, image)
+                # Pillow keeps the upper 8 of colours of 16 bits; before it loads them, the tile tells.
+                wide = image.tile and _packing(image.tile[0])[:-1] in ("RGB;16", "RGBX;16", "RGBA;16")
                 image.load()
                 if wide and max(high for _, high in image.getextrema()[:3]) < 64:
-                    _brighten(image_module, path, image)
-                operations.exif_transpose(image, in_place=True)
-                return _rgb(image_module, image)
-    except image_module.DecompressionBombError as error:
-        raise _too_large(path, f"{_pixels(error)} pixels", image_module) from None
-    except image_module.UnidentifiedImageError:
+                    _brighten(path, image)
+                pillow.ImageOps.exif_transpose(image, in_place=True)
+                return _rgb(image)
+    except pillow.Image.DecompressionBombError as error:  # of a reader that does not name the sides
+        match = re.search(r"\((\d+) pixels", str(error))
+        raise _too_large(path, f"{int(match[1]):,}" if match else "too many") from None
+    except pillow.UnidentifiedImageError:
         raise FactorankError(f"{path}: not a picture that can be read") from None
     except FactorankError:
         raise
-    except OSError as error:
-        if error.filename is not None:  # the file system's own words: no such file, no permission
+    except (OSError, *DAMAGED) as error:
+        if isinstance(error, OSError) and error.filename is not None:  # no such file, no permission
             raise
-        raise FactorankError(f"{path}: the picture is damaged: {error}") from None
-    except (SyntaxError, ValueError, TypeError, LookupError, EOFError, OverflowError, struct.error) as error:
         raise FactorankError(f"{path}: the picture is damaged: {error}") from None
 
 
@@ -78,9 +80,9 @@ def square(picture: np.ndarray) -> np.ndarray:
 
 def resized(picture: np.ndarray, side: int) -> np.ndarray:
     """A square picture scaled to ``side`` pixels, each the average of the area that it covers."""
-    image_module, _ = _pillow()
-    image = image_module.fromarray(np.ascontiguousarray(picture))
-    return np.array(image.resize((side, side), image_module.Resampling.LANCZOS))
+    module = _pillow().Image
+    image = module.fromarray(np.ascontiguousarray(picture))
+    return np.array(image.resize((side, side), module.Resampling.LANCZOS))
 
 
 def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
@@ -124,19 +126,20 @@ def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
     return torch.from_numpy(np.stack(squares))
 
 
-def _opened(image_module: Any, path: str | os.PathLike[str]) -> Any:
+def _opened(path: str | os.PathLike[str]) -> Any:
     """A picture of any size with its header read; call :func:`_fit` before reading the rest.
 
     Pillow refuses a large picture while it opens it, before a JPEG can be requested at a fraction and without
     naming width and height. Its readers, called one by one here as Pillow calls them, do not refuse it, and
     Pillow's limit stays set.
     """
+    module = _pillow().Image
     try:
-        return image_module.open(path)
-    except image_module.DecompressionBombError:
+        return module.open(path)
+    except module.DecompressionBombError:
         with open(path, "rb") as file:
             start = file.read(16)
-        for reader, accepts in [image_module.OPEN[name] for name in image_module.ID]:
+        for reader, accepts in [module.OPEN[name] for name in module.ID]:
             accepted = accepts is not None and accepts(start)
             if accepted and not isinstance(accepted, str):  # a string says why it is not accepted
                 with suppress(SyntaxError, IndexError, TypeError, struct.error):  # not of this kind after all
@@ -144,10 +147,10 @@ def _opened(image_module: Any, path: str | os.PathLike[str]) -> Any:
         raise
 
 
-def _fit(image_module: Any, path: str | os.PathLike[str], image: Any) -> None:
+def _fit(path: str | os.PathLike[str], image: Any) -> None:
     """Request a large JPEG at a fraction; refuse a picture that is too large to unpack."""
     width, height = image.size
-    limit = _limit(image_module)
+    limit = _limit()
     if image.format in ("JPEG", "MPO"):
         if width * height > LARGEST_JPEG:
             raise FactorankError(
@@ -158,29 +161,21 @@ def _fit(image_module: Any, path: str | os.PathLike[str], image: Any) -> None:
         # Pillow takes the largest of 1, 2, 4 and 8 that leaves both sides at least as long as requested.
         image.draft("RGB", tuple(max(1, min(SIDE_READ, length // least)) for length in (width, height)))
     if image.size[0] * image.size[1] > limit:
-        raise _too_large(path, f"{width}×{height} pixels", image_module)
+        raise _too_large(path, f"{width}×{height}")
 
 
-def _too_large(path: str | os.PathLike[str], size: str, image_module: Any) -> FactorankError:
-    return FactorankError(
-        f"{path}: the picture has {size}, more than the {_limit(image_module):,} that are unpacked; make it"
-        " smaller first"
-    )
+def _too_large(path: str | os.PathLike[str], pixels: str) -> FactorankError:
+    most = f"the {_limit():,} that are unpacked"
+    return FactorankError(f"{path}: the picture has {pixels} pixels, more than {most}; make it smaller first")
 
 
-def _limit(image_module: Any) -> int:
+def _limit() -> int:
     """The most pixels that are unpacked: our limit, or Pillow's if the program has set it lower."""
-    most = image_module.MAX_IMAGE_PIXELS
+    most = _pillow().Image.MAX_IMAGE_PIXELS
     return LARGEST if most is None else min(LARGEST, 2 * most)  # Pillow warns from one and refuses from two
 
 
-def _pixels(error: Exception) -> str:
-    """The number of pixels of a picture whose reader checks the limit itself and does not name the sides."""
-    match = re.search(r"\((\d+) pixels", str(error))
-    return f"{int(match[1]):,}" if match else "too many"
-
-
-def _rgb(image_module: Any, image: Any) -> np.ndarray:
+def _rgb(image: Any) -> np.ndarray:
     if image.mode.startswith("I") or image.mode == "F":  # more than 8 bits; Pillow would cut them off
         deep = np.asarray(image, dtype=np.float64)
         deep = np.nan_to_num(deep, nan=0.0, posinf=0.0, neginf=0.0)
@@ -191,13 +186,9 @@ def _rgb(image_module: Any, image: Any) -> np.ndarray:
         return np.repeat(grey[..., None], 3, -1)
     if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
         image = image.convert("RGBA")
-        image = image_module.alpha_composite(image_module.new("RGBA", image.size, "white"), image)
+        module = _pillow().Image
+        image = module.alpha_composite(module.new("RGBA", image.size, "white"), image)
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
-
-
-def _wide_colours(image: Any) -> bool:
-    """Whether a picture that is not loaded yet has colours of 16 bits; Pillow keeps the upper 8."""
-    return bool(image.tile) and _packing(image.tile[0])[:-1] in ("RGB;16", "RGBX;16", "RGBA;16")
 
 
 def _packing(tile: Any) -> str:
@@ -206,12 +197,12 @@ def _packing(tile: Any) -> str:
     return str(args[0] if isinstance(args, tuple) and args else args)
 
 
-def _brighten(image_module: Any, path: str | os.PathLike[str], image: Any) -> None:
+def _brighten(path: str | os.PathLike[str], image: Any) -> None:
     """Scale colours of 16 bits whose upper bytes, those in ``image``, are nearly black.
 
     With the byte order swapped, Pillow reads the lower bytes.
     """
-    with _opened(image_module, path) as low:
+    with _opened(path) as low:
         tiles = []
         for tile in low.tile:
             kind, order = _packing(tile)[:-1], _packing(tile)[-1]
@@ -226,7 +217,7 @@ def _brighten(image_module: Any, path: str | os.PathLike[str], image: Any) -> No
     white = _white(float(colours.max()), floats=False)
     scaled = np.round(np.arange(int(white) + 1) * (255 / white)).astype(np.uint8)
     upper[..., :3] = scaled[colours]
-    image.paste(image_module.fromarray(upper))
+    image.paste(_pillow().Image.fromarray(upper))
 
 
 def _white(high: float, *, floats: bool) -> float:
@@ -239,7 +230,8 @@ def _white(high: float, *, floats: bool) -> float:
 
 def _pillow() -> Any:
     try:
-        from PIL import Image, ImageOps
+        import PIL.Image
+        import PIL.ImageOps
     except ImportError:
         raise FactorankError("pictures need Pillow: pip install 'factorank[figures]'") from None
-    return Image, ImageOps
+    return PIL

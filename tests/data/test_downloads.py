@@ -3,7 +3,6 @@
 import hashlib
 import io
 import tarfile
-import zipfile
 
 import pytest
 
@@ -19,23 +18,17 @@ def published(url, **changes):
 
 
 def make_archive(path, names=("a.bin", "b.bin", "../evil.txt")):
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w") as bundle:
-            for name in names:
-                bundle.writestr(f"things/{name}", CONTENT.get(name, b"?"))
-    else:
-        with tarfile.open(path, "w:gz") as tar:
-            for name in names:
-                data = CONTENT.get(name, b"?")
-                entry = tarfile.TarInfo(f"things/{name}")
-                entry.size = len(data)
-                tar.addfile(entry, io.BytesIO(data))
+    with tarfile.open(path, "w:gz") as tar:
+        for name in names:
+            data = CONTENT.get(name, b"?")
+            entry = tarfile.TarInfo(f"things/{name}")
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
     return path.as_uri()
 
 
-@pytest.mark.parametrize("suffix", [".tar.gz", ".zip"])
-def test_downloaded_once_and_only_what_is_wanted(suffix, tmp_path):
-    archive = tmp_path / f"things{suffix}"
+def test_downloaded_once_and_only_what_is_wanted(tmp_path):
+    archive = tmp_path / "things.tar.gz"
     data = published(make_archive(archive))
     place = find(data, tmp_path / "data")
     assert {path.name: path.read_bytes() for path in place.iterdir()} == CONTENT
@@ -44,10 +37,9 @@ def test_downloaded_once_and_only_what_is_wanted(suffix, tmp_path):
     assert find(data, tmp_path / "data") == place
 
 
-@pytest.mark.parametrize("suffix", [".tar.gz", ".zip"])
 @pytest.mark.parametrize("fault", ["lacks a file", "other content", "cut off", "not an archive"])
-def test_a_wrong_archive_leaves_nothing_behind(fault, suffix, tmp_path):
-    archive = tmp_path / f"things{suffix}"
+def test_a_wrong_archive_leaves_nothing_behind(fault, tmp_path):
+    archive = tmp_path / "things.tar.gz"
     url = make_archive(archive, ("a.bin",) if fault == "lacks a file" else ("a.bin", "b.bin"))
     data = published(url)
     if fault == "other content":
@@ -56,9 +48,7 @@ def test_a_wrong_archive_leaves_nothing_behind(fault, suffix, tmp_path):
         archive.write_bytes(archive.read_bytes()[:60])
     elif fault == "not an archive":
         archive.write_bytes(b"<html>moved</html>")
-    with pytest.raises(
-        fr.FactorankError, match=r"Things.*; (remove it and )?download file:.*set FACTORANK_DATA"
-    ):
+    with pytest.raises(fr.FactorankError, match=r"Things.*; download file:.*set FACTORANK_DATA"):
         find(data, tmp_path / "data")
     assert list((tmp_path / "data").iterdir()) == []
 
@@ -73,8 +63,6 @@ def test_without_a_network_it_says_what_to_do(tmp_path, monkeypatch):
     assert text.endswith(
         f"download {data.url}, unpack it, and set FACTORANK_DATA to the folder that holds things/"
     )
-    with pytest.raises(fr.FactorankError, match=r"Things is not in .*mine; download file"):
-        find(data, download=False)
 
 
 def test_where_data_lie(tmp_path, monkeypatch):

@@ -23,15 +23,14 @@ class CodedNames(NamedTuple):
     codes: np.ndarray
 
 
-class CompactRatings(NamedTuple):
-    """The arrays of :class:`factorank.Ratings`, grouped by user."""
+class ItemTable(NamedTuple):
+    """Items by id, with titles and features ``(items, f)``."""
 
-    starts: Tensor
-    items: Tensor
-    values: Tensor
-    ids: list[Any]
-    user_ids: list[Any]
-    repeated: int
+    ids: Sequence[str] | Sequence[int]
+    titles: Sequence[str] | None
+    features: np.ndarray
+    feature_names: Sequence[str]
+    feature_scales: Sequence[tuple[float, float]]
 
 
 Ids = Sequence[str] | Sequence[int] | np.ndarray | CodedNames
@@ -46,8 +45,8 @@ def compact(
     where: str,
     missing: str = "refuse",
     first_row: int = 1,
-) -> CompactRatings:
-    """Group three columns by user.
+) -> dict[str, Any]:
+    """The arrays of :class:`factorank.Ratings` from three columns, grouped by user.
 
     A missing, NaN or infinite rating is refused, or its row is dropped if ``missing="drop"``. If a user rated
     an item several times, the last row counts. Errors begin with ``where`` and count rows from ``first_row``.
@@ -57,10 +56,8 @@ def compact(
     ratings = np.asarray(values, dtype=np.float32)
     (user_names, user), (item_names, item) = _as_ids(users, where), _as_ids(items, where)
     if not len(user) == len(item) == len(ratings):
-        raise RatingsError(
-            f"{where}: columns of one length are needed, not {len(user)} users, {len(item)} items and"
-            f" {len(ratings)} ratings"
-        )
+        lengths = f"{len(user)} users, {len(item)} items and {len(ratings)} ratings"
+        raise RatingsError(f"{where}: columns of one length are needed, not {lengths}")
     good = np.isfinite(ratings)
     if not good.all():
         if missing == "refuse":
@@ -79,14 +76,14 @@ def compact(
     rows = len(ratings)
     user, item, ratings = _grouped(user, item, ratings, len(item_ids))
     counts = np.bincount(user, minlength=len(user_ids))
-    return CompactRatings(
-        starts=torch.from_numpy(np.concatenate([[0], counts.cumsum()])),
-        items=torch.from_numpy(item),
-        values=torch.from_numpy(ratings),
-        ids=_named(item_ids, item_names),
-        user_ids=_named(user_ids, user_names),
-        repeated=rows - len(ratings),
-    )
+    return {
+        "starts": torch.from_numpy(np.concatenate([[0], counts.cumsum()])),
+        "items": torch.from_numpy(item),
+        "values": torch.from_numpy(ratings),
+        "ids": _named(item_ids, item_names),
+        "user_ids": _named(user_ids, user_names),
+        "repeated": rows - len(ratings),
+    }
 
 
 def relevance_scale(values: Tensor) -> tuple[float, float]:
@@ -131,9 +128,8 @@ def _as_ids(ids: Any, where: str) -> tuple[list[str] | None, np.ndarray]:
     if not array.size or (array.ndim == 1 and array.dtype.kind in "iu"):
         return None, array.astype(np.int64, copy=False)
     if array.ndim != 1 or array.dtype.kind != "U":
-        raise RatingsError(
-            f"{where}: ids are a column of whole numbers or text, not {array.dtype} {array.shape}"
-        )
+        given = f"{array.dtype} {array.shape}"
+        raise RatingsError(f"{where}: ids are a column of whole numbers or text, not {given}")
     names, index = np.unique(array, return_inverse=True)
     return names.tolist(), index
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from factorank.errors import RatingsError
 
@@ -43,22 +44,24 @@ class RatingsFile:
             return self.path.resolve().parent.name
         return PurePosixPath(self.member).parent.name or self.path.stem
 
-    def read(self, size: int = -1) -> bytes:
-        """All bytes, or the first ``size``; a damaged member is refused."""
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """A stream of the bytes; a damaged zip is refused."""
         if self.member is None:
-            with self.path.open("rb") as file:
-                return file.read(size)
-        with _unzipped(self.path) as archive, archive.open(self.member) as stream:
+            with self.path.open("rb") as stream:
+                yield stream
+        else:
+            with _unzipped(self.path) as archive, archive.open(self.member) as stream:
+                yield stream
+
+    def read(self, size: int = -1) -> bytes:
+        """All bytes, or the first ``size``."""
+        with self.open() as stream:
             return stream.read(size)
 
     def blocks(self, size: int = 1 << 25) -> Iterator[bytes]:
-        """The member of a zip in blocks of whole lines; the next is unpacked while the last is in use."""
-        assert self.member is not None
-        with (
-            _unzipped(self.path) as archive,
-            archive.open(self.member) as stream,
-            ThreadPoolExecutor(1) as unpacking,
-        ):
+        """The file in blocks of whole lines; the next is read or unpacked while the last is in use."""
+        with self.open() as stream, ThreadPoolExecutor(1) as unpacking:
             rest, ahead = b"", unpacking.submit(stream.read, size)
             while piece := ahead.result():
                 ahead = unpacking.submit(stream.read, size)
@@ -77,7 +80,7 @@ class RatingsFile:
             yield self.path
             return
         with tempfile.NamedTemporaryFile(suffix=PurePosixPath(self.member).suffix) as unpacked:
-            with _unzipped(self.path) as archive, archive.open(self.member) as stream:
+            with self.open() as stream:
                 shutil.copyfileobj(stream, unpacked, 1 << 20)
             unpacked.flush()
             yield Path(unpacked.name)

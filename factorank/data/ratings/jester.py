@@ -31,9 +31,8 @@ def read_jester(source: RatingsFile) -> Ratings:
 def from_matrix(matrix: np.ndarray, where: str) -> Ratings:
     """Ratings from a matrix ``(users, jokes)``; NaN and 99 mean not rated. Users and jokes count from 1."""
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
-        raise RatingsError(
-            f"{where}: a matrix of users by jokes is needed, not {matrix.dtype} {matrix.shape}"
-        )
+        given = f"{matrix.dtype} {matrix.shape}"
+        raise RatingsError(f"{where}: a matrix of users by jokes is needed, not {given}")
     matrix = matrix.astype(np.float32)
     rated = ~np.isnan(matrix) & (matrix != UNRATED)
     wrong = rated & ~(np.abs(matrix) <= 10)
@@ -44,9 +43,8 @@ def from_matrix(matrix: np.ndarray, where: str) -> Ratings:
             f" {joke + 1} has {matrix[user, joke]:g}"
         )
     users, jokes = np.nonzero(rated)
-    return Ratings.from_rows(
-        users + 1, jokes + 1, matrix[rated], where=where, scale=(SHIFT, SCALE), source="jester"
-    )
+    columns = users + 1, jokes + 1, matrix[rated]
+    return Ratings.from_rows(*columns, where=where, scale=(SHIFT, SCALE), source="jester")
 
 
 def _array(source: RatingsFile) -> np.ndarray:
@@ -55,9 +53,8 @@ def _array(source: RatingsFile) -> np.ndarray:
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
         arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded}
     except Exception as error:  # a damaged zip, npy header or stream has an error of its own
-        raise RatingsError(
-            f"{source}: damaged or downloaded only in part, or no numpy file: {error}"
-        ) from None
+        fault = f"damaged or downloaded only in part, or no numpy file: {error}"
+        raise RatingsError(f"{source}: {fault}") from None
     if len(arrays) > 1 and "ratings" not in arrays:
         raise RatingsError(f"{source}: an array 'ratings' is needed; there are {', '.join(arrays)}")
     return arrays.get("ratings", next(iter(arrays.values())))

@@ -3,11 +3,15 @@
 import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import torch
+
+from factorank.data.ratings.columns import ItemTable
 from factorank.data.ratings.files import RatingsFile, find_ratings
-from factorank.data.ratings.item_table import with_items
 from factorank.data.ratings.jester import read_jester
 from factorank.data.ratings.movielens import read_double_colons, read_movies, release_name
 from factorank.data.ratings.ratings import Ratings
@@ -65,11 +69,8 @@ def load_ratings(
     if cache is None:
         return _load(source, columns, item_file, missing)
     kept = Path(cache) / f"{source.path.stem}-{_key(source, columns, item_file, missing)}.safetensors"
-    if kept.is_file():
-        try:
-            return Ratings.load(kept)
-        except RatingsError:  # a damaged copy is made again
-            pass
+    with suppress(RatingsError):  # there is no copy, or a damaged one is made again
+        return Ratings.load(kept)
     ratings = _load(source, columns, item_file, missing)
     ratings.save(kept)
     return ratings
@@ -92,12 +93,28 @@ def _load(
             ratings = read_table(source, columns, missing)
     movies = source.beside("movies.dat", "movies.csv")
     if item_file is not None:
-        return with_items(ratings, read_items(item_file, columns["item"]))
+        return _with_items(ratings, read_items(item_file, columns["item"]))
     if movies is not None and source.name in ("ratings.dat", "ratings.csv"):
-        return replace(
-            with_items(ratings, read_movies(movies)), source=release_name(source), shift=0.0, scale=1.0
-        )
+        ratings = replace(ratings, source=release_name(source), shift=0.0, scale=1.0)
+        return _with_items(ratings, read_movies(movies))
     return ratings
+
+
+def _with_items(ratings: Ratings, table: ItemTable) -> Ratings:
+    """The ratings with titles and features; an item that the table lacks has its id as title, and zeros."""
+    row_of = {key: row for row, key in enumerate(table.ids)}
+    rows = [row_of.get(key, -1) for key in ratings.ids]
+    features = np.vstack([table.features, np.zeros(len(table.feature_names), dtype=np.float32)])[rows]
+    titles = table.titles
+    if titles is not None:
+        titles = [titles[row] if row >= 0 else str(key) for row, key in zip(rows, ratings.ids, strict=True)]
+    return replace(
+        ratings,
+        titles=titles,
+        features=torch.from_numpy(features) if table.feature_names else None,
+        feature_names=list(table.feature_names),
+        feature_scales=list(table.feature_scales),
+    )
 
 
 def _key(

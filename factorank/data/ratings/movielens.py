@@ -3,6 +3,7 @@
 Harper and Konstan, "The MovieLens datasets: History and context", 2015.
 """
 
+import csv
 import io
 import re
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from factorank.data.frames import first_line
+from factorank.data.ratings.columns import ItemTable
 from factorank.data.ratings.files import RatingsFile
-from factorank.data.ratings.item_table import ItemTable
 from factorank.data.ratings.ratings import Ratings
 from factorank.errors import RatingsError
 
@@ -24,22 +25,12 @@ _YEAR = re.compile(r"\((\d{4})[^)]*\)\s*$")
 
 def read_double_colons(source: RatingsFile, missing: str) -> Ratings:
     """Ratings from lines ``user::item::rating::time``, read by polars if it is installed, else by numpy."""
-    data = source.read()
+    data, where = source.read(), str(source)
     if not data.endswith(b"\n"):
         line = data.count(b"\n") + 1
-        raise RatingsError(
-            f"{source}:{line}: the last line has no end, so the file was cut off; fetch it again"
-        )
-    users, items, values = _columns(data.replace(b"::", b"\t"), str(source))
-    return Ratings.from_rows(
-        users,
-        items,
-        values,
-        where=str(source),
-        missing=missing,
-        scale=(0.0, 1.0),
-        source=release_name(source),
-    )
+        raise RatingsError(f"{where}:{line}: the last line has no end: the file was cut off; fetch it again")
+    columns, release = _columns(data.replace(b"::", b"\t"), where), release_name(source)
+    return Ratings.from_rows(*columns, where=where, missing=missing, scale=(0.0, 1.0), source=release)
 
 
 def release_name(source: RatingsFile) -> str:
@@ -49,17 +40,15 @@ def release_name(source: RatingsFile) -> str:
 
 def read_movies(source: RatingsFile) -> ItemTable:
     """The movies of ``movies.dat`` or ``movies.csv``: titles, genre indicators and the scaled year."""
+    data = source.read()
     if source.name.endswith(".dat"):
-        data = source.read()
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError:  # the 1M release is in Latin-1
             text = data.decode("latin-1")
         rows = [line.split("::") for line in text.splitlines() if line]
     else:
-        import csv
-
-        rows = list(csv.reader(io.StringIO(source.read().decode("utf-8-sig"), newline="")))[1:]
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline="")))[1:]
     for number, row in enumerate(rows, start=1):
         if len(row) != 3 or not row[0].isdigit():
             raise RatingsError(f"{source}: row {number} is not a movie's id, title and genres: {row}")
@@ -72,37 +61,25 @@ def read_movies(source: RatingsFile) -> ItemTable:
                 features[number, column[genre]] = 1
         if year := _YEAR.search(title):
             features[number, -1] = (int(year[1]) - YEAR[0]) / YEAR[1]
-    return ItemTable(
-        [int(row[0]) for row in rows],
-        [row[1].strip() for row in rows],
-        features,
-        [*genres, "year"],
-        [(0.0, 1.0)] * len(genres) + [YEAR],
-    )
+    ids, titles = [int(row[0]) for row in rows], [row[1].strip() for row in rows]
+    return ItemTable(ids, titles, features, [*genres, "year"], [(0.0, 1.0)] * len(genres) + [YEAR])
 
 
 def _columns(data: bytes, where: str) -> tuple[Any, Any, Any]:
     try:
         import polars
     except ImportError:
-        return _columns_by_numpy(data, where)
-    types = {"user": polars.Int64, "item": polars.Int64, "rating": polars.Float32}
+        polars = None
     try:
-        frame = polars.read_csv(
-            b"user\titem\trating\ttime\n" + data, separator="\t", columns=list(types), schema_overrides=types
-        )
-    except polars.exceptions.PolarsError as error:
+        if polars is None:
+            table = np.loadtxt(io.BytesIO(data), delimiter="\t", usecols=(0, 1, 2), ndmin=2)
+            return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
+        types = {"user": polars.Int64, "item": polars.Int64, "rating": polars.Float32}
+        data = b"user\titem\trating\ttime\n" + data
+        frame = polars.read_csv(data, separator="\t", columns=list(types), schema_overrides=types)
+    except Exception as error:  # numpy's and polars' own
         raise RatingsError(f"{where}: not lines of user::item::rating::time: {first_line(error)}") from None
-    users, items, values = frame.get_columns()
-    for column, role in (users, "user"), (items, "item"):
-        if column.null_count():
-            raise RatingsError(f"{where}:{int(column.is_null().arg_max()) + 1}: there is no {role}")
-    return users.to_numpy(), items.to_numpy(), values.to_numpy()
-
-
-def _columns_by_numpy(data: bytes, where: str) -> tuple[Any, Any, Any]:
-    try:
-        table = np.loadtxt(io.BytesIO(data), delimiter="\t", usecols=(0, 1, 2), ndmin=2)
-    except ValueError as error:
-        raise RatingsError(f"{where}: not lines of user::item::rating::time: {first_line(error)}") from None
-    return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
+    for role in ("user", "item"):
+        if frame[role].null_count():
+            raise RatingsError(f"{where}:{int(frame[role].is_null().arg_max()) + 1}: there is no {role}")
+    return tuple(column.to_numpy() for column in frame.get_columns())

@@ -77,8 +77,8 @@ class Ratings:
             scale: ``shift`` and ``scale`` of the relevance; by default those of :meth:`relevance`.
         """
         arrays = compact(users, items, ratings, where=where, missing=missing, first_row=first_row)
-        shift, factor = relevance_scale(arrays.values) if scale is None else scale
-        return cls(**arrays._asdict(), shift=shift, scale=factor, source=source)
+        shift, factor = relevance_scale(arrays["values"]) if scale is None else scale
+        return cls(**arrays, shift=shift, scale=factor, source=source)
 
     def __len__(self) -> int:
         """The number of users."""
@@ -117,13 +117,8 @@ class Ratings:
     def to(self, device: str | torch.device) -> "Ratings":
         """The same ratings with their arrays on a device."""
         features = None if self.features is None else self.features.to(device)
-        return replace(
-            self,
-            starts=self.starts.to(device),
-            items=self.items.to(device),
-            values=self.values.to(device),
-            features=features,
-        )
+        starts, items, values = (array.to(device) for array in (self.starts, self.items, self.values))
+        return replace(self, starts=starts, items=items, values=values, features=features)
 
     def filter(
         self,
@@ -162,18 +157,17 @@ class Ratings:
                 f" {len(self)} users rated {int(lengths.max()) if len(lengths) else 0}; lower {{parameter}}",
                 parameter="min_user_ratings",
             )
-        rows &= chosen[self.users]
         index = kept.tolist()
-        return replace(
+        every = replace(
             self,
-            starts=torch.nn.functional.pad(lengths[chosen].cumsum(0), (1, 0)),
+            starts=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)),
             items=items[rows],
             values=self.values[rows],
             ids=[self.ids[i] for i in index],
-            user_ids=[self.user_ids[u] for u in chosen.nonzero()[:, 0].tolist()],
             titles=None if self.titles is None else [self.titles[i] for i in index],
             features=None if self.features is None else self.features[kept.to(self.device)],
         )
+        return every.of_users(chosen.nonzero()[:, 0])
 
     def of_users(self, users: Tensor) -> "Ratings":
         """The ratings of some users, by index ``(count,)``, in that order; the items stay."""
@@ -182,12 +176,9 @@ class Ratings:
         starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
         shift = torch.repeat_interleave(self.starts[users] - starts[:-1], lengths)
         rows = torch.arange(int(starts[-1]), device=self.device) + shift
+        user_ids = [self.user_ids[u] for u in users.tolist()]
         return replace(
-            self,
-            starts=starts,
-            items=self.items[rows],
-            values=self.values[rows],
-            user_ids=[self.user_ids[u] for u in users.tolist()],
+            self, starts=starts, items=self.items[rows], values=self.values[rows], user_ids=user_ids
         )
 
     def split(
@@ -196,10 +187,8 @@ class Ratings:
         """Train, validation and test ratings, of different users; shares are rounded to whole users."""
         counts = [round(share * len(self)) for share in (validation, test)]
         if not (validation >= 0 and test >= 0 and sum(counts) < len(self)):
-            raise RatingsError(
-                f"shares of validation={validation} and test={test} leave none of {len(self)} users to train"
-                " on"
-            )
+            shares = f"validation={validation} and test={test}"
+            raise RatingsError(f"shares of {shares} leave none of {len(self)} users to train on")
         users = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
         parts = users.split([len(self) - sum(counts), *counts])
         return tuple(self.of_users(part.sort().values) for part in parts)  # type: ignore[return-value]

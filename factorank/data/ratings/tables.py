@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from factorank.data.frames import first_line, frame_errors, polars_module
-from factorank.data.ratings.columns import CodedNames
+from factorank.data.frames import frame_errors, polars_module
+from factorank.data.ratings.columns import CodedNames, ItemTable
 from factorank.data.ratings.files import RatingsFile
-from factorank.data.ratings.item_table import ItemTable
 from factorank.data.ratings.ratings import Ratings
 from factorank.errors import RatingsError
 
@@ -30,12 +29,7 @@ def read_table(source: RatingsFile, named: dict[str, str | None], missing: str) 
     """Ratings from a CSV or parquet file; ``named`` are the names of columns that are not recognised."""
     header, columns = True, _stream(source, named)
     if columns is None:
-        with source.on_disk() as path:
-            frame, header = _scan(path, source)
-            chosen = choose_columns(frame.collect_schema().names(), named, str(source), header)
-            table = _collect(frame, chosen, source, path)
-        users, items = (_ids(table[chosen[role]], source, role, header) for role in ("user", "item"))
-        columns = [users, items, table[chosen["rating"]].to_numpy()]
+        header, columns = _collect(source, named)
     return Ratings.from_rows(
         *columns, where=str(source), missing=missing, first_row=1 + header, source=source.stem
     )
@@ -51,9 +45,7 @@ def read_items(source: RatingsFile, item: str | None) -> ItemTable:
     with source.on_disk() as path:
         frame = _scan(path, source, least=2, inferred=None)[0].collect()
     names = frame.columns
-    key = item if item in names else _guess(names, COLUMN_NAMES["item"])
-    if key is None:
-        key = _guess(names, ("id",))
+    key = item if item in names else _guess(names, (*COLUMN_NAMES["item"], "id"))
     if key is None:
         raise RatingsError(f"{source}: no column of item ids is recognised; there are {', '.join(names)}")
     title = _guess(names, TITLES)
@@ -63,10 +55,9 @@ def read_items(source: RatingsFile, item: str | None) -> ItemTable:
     for number, name in enumerate(numeric):
         column = frame[name].cast(polars.Float64).to_numpy()
         good = np.isfinite(column)
-        centre = float(column[good].mean()) if good.any() else 0.0
-        width = float(column[good].std()) if good.any() else 0.0
-        width = width if width > 0 else 1.0
-        features[:, number] = np.where(good, (np.where(good, column, 0) - centre) / width, 0)
+        centre, width = (float(column[good].mean()), float(column[good].std())) if good.any() else (0.0, 0.0)
+        width = width or 1.0
+        features[good, number] = (column[good] - centre) / width
         scales.append((centre, width))
     titles = None if title is None else [str(each or "") for each in frame[title]]
     ids = frame[key]
@@ -154,8 +145,33 @@ def _stream(source: RatingsFile, named: dict[str, str | None]) -> list[Any] | No
     return [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else None
 
 
+def _collect(source: RatingsFile, named: dict[str, str | None]) -> tuple[bool, list[Any]]:
+    """Whether the table names its columns, and the three: ids whole numbers or text, the rating Float32."""
+    polars = polars_for(source)
+    fault: RatingsError
+    with source.on_disk() as path:
+        # Rows after the first thousand may have other types, such as 3.5 after whole numbers.
+        for inferred in (1000, None):
+            frame, header = _scan(path, source, inferred=inferred)
+            chosen = choose_columns(frame.collect_schema().names(), named, str(source), header)
+            columns = [*map(polars.col, chosen.values())]
+            columns[2] = columns[2].cast(polars.Float32, strict=True)
+            try:
+                with frame_errors(source, RatingsError, "not a table of ratings"):
+                    users, items, ratings = frame.select(columns).collect(engine="streaming")
+            except RatingsError as error:
+                fault = error
+            else:
+                ids = [_ids(users, source, "user", header), _ids(items, source, "item", header)]
+                return header, [*ids, ratings.to_numpy()]
+        raise _no_number(path, source, chosen["rating"]) or fault
+
+
 def _scan(path: Path, source: RatingsFile, least: int = 3, inferred: int | None = 1000) -> tuple[Any, bool]:
-    """A lazy frame, and whether the file names its columns; ``inferred`` rows, or all, decide the types."""
+    """A lazy frame, and whether the file names its columns.
+
+    The first ``inferred`` rows of a CSV, or all rows, decide its types; without any, all columns are text.
+    """
     polars = polars_for(source)
     if source.name.endswith(".parquet"):
         with frame_errors(source, RatingsError, "damaged, or no parquet file"):
@@ -169,54 +185,30 @@ def _scan(path: Path, source: RatingsFile, least: int = 3, inferred: int | None 
     except UnicodeDecodeError:
         raise RatingsError(f"{source}: the first line is not UTF-8 text: {first[:40]!r}") from None
     if len(names) < least:
-        raise RatingsError(
-            f"{source}: a table has at least {'two' if least == 2 else 'three'} columns, but its first line"
-            f" is {first[:80]!r}"
-        )
+        count = "two" if least == 2 else "three"
+        raise RatingsError(f"{source}: a table has at least {count} columns, but begins with {first[:80]!r}")
     header = is_header(names)
     frame = polars.scan_csv(path, separator=separator, has_header=header, infer_schema_length=inferred)
     return frame, header
 
 
-def _collect(frame: Any, columns: dict[str, str], source: RatingsFile, path: Path, last: bool = False) -> Any:
-    """The three columns; the rating as Float32, ids as Int64 where all are whole numbers, else as text."""
-    polars = polars_for(source)
-    chosen = frame.select(columns.values()).with_columns(
-        polars.col(columns["rating"]).cast(polars.Float32, strict=True)
-    )
-    try:
-        return chosen.collect(engine="streaming")
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        fault = _no_number(path, source, columns["rating"])
-        if fault is None and not last and not source.name.endswith(".parquet"):
-            # Later rows may have other types than the first, such as 3.5 after whole numbers.
-            return _collect(_scan(path, source, inferred=None)[0], columns, source, path, last=True)
-        raise RatingsError(f"{source}: {fault or first_line(error)}") from None
+def _no_number(path: Path, source: RatingsFile, column: str) -> RatingsError | None:
+    """An error that names the first row whose rating is text and no number, or None if there is none."""
+    import polars
 
-
-def _no_number(path: Path, source: RatingsFile, column: str) -> str | None:
-    """The first row whose rating is text and no number, or None if there is none."""
-    polars = polars_for(source)
-    header = True
+    frame, header = _scan(path, source, inferred=0)
     try:
-        if source.name.endswith(".parquet"):
-            frame = polars.scan_parquet(path)
-        else:
-            with path.open(encoding="utf-8-sig") as file:
-                separator, names = cells(file.readline().strip())
-            header = is_header(names)
-            frame = polars.scan_csv(path, separator=separator, has_header=header, infer_schema=False)
         texts = frame.select(polars.col(column).cast(polars.String)).collect()[column]
-    except (polars.exceptions.PolarsError, OSError, ValueError):
+    except polars.exceptions.PolarsError:
         return None
     bad = texts.is_not_null() & texts.cast(polars.Float32, strict=False).is_null()
     if not bad.any():
         return None
-    first = int(bad.arg_max())
+    row, text = int(bad.arg_max()) + 1 + header, texts[int(bad.arg_max())]
     more = f"; {int(bad.sum()):,} of {len(bad):,} rows are so" if bad.sum() > 1 else ""
-    return f"row {first + 1 + header} has the rating {texts[first]!r} in {column!r}, which is no number{more}"
+    return RatingsError(
+        f"{source}: row {row} has the rating {text!r} in {column!r}, which is no number{more}"
+    )
 
 
 def _ids(column: Any, source: RatingsFile, role: str, header: bool) -> Any:
