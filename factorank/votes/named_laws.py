@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from factorank.data.rankings.rankings import numbered_items
 from factorank.distributions import PermutationDistribution
 from factorank.distributions.saving import is_law, law_items, load_law
 from factorank.errors import FactorankError
@@ -37,7 +36,7 @@ def open_law(
             if value is not None:
                 raise FactorankError(f"{{parameter}} is for models, but {path} holds a law", parameter=name)
         law, items = load_law(path), law_items(path)
-        return law, numbered_items(law.n) if items is None else list(items)
+        return law, list(items or map(str, range(law.n)))
     if not (path / "config.json").is_file():
         raise FactorankError(f"{path}: neither a law (law.json) nor a model (config.json) is there")
     model = PermutationModel.from_pretrained(path)
@@ -65,7 +64,7 @@ def write_items(folder: str | os.PathLike[str], items: list[str]) -> None:
 def _model_items(folder: Path, n: int) -> list[str]:
     path = folder / ITEMS
     if not path.exists():
-        return numbered_items(n)
+        return [str(item) for item in range(n)]
     try:
         items: Any = json.loads(path.read_bytes())
     except ValueError as error:

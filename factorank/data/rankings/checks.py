@@ -1,16 +1,21 @@
-"""Checks that every format of rankings shares: text, names, counts. An error begins with its place."""
+"""Checks that the data type and all formats of rankings share: text, names, counts, ranks.
+
+Ranks are levels from 0, equal for tied items, -1 for unranked ones.
+"""
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
+
+import torch
+from torch import Tensor
 
 from factorank.errors import RankingsError
 
 MOST = 2**63 - 1
 """The largest count: what an int64 holds."""
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u2028\\u2029]")
 
 
 def fail(where: str, message: str, parameter: str | None = None) -> NoReturn:
@@ -40,21 +45,13 @@ def read_text(path: Path) -> str:
 
 def check_name(name: str, where: str) -> str:
     """The name of an item, refused if it is empty, has several lines or has white space around it."""
-    if fault := _fault_of_name(name):
-        fail(where, fault)
-    return name
-
-
-@lru_cache(maxsize=10_000)  # a table of orders repeats the same names in every row
-def _fault_of_name(name: str) -> str:
     if not name:
-        return "an item has an empty name"
+        fail(where, "an item has an empty name")
     if name != name.strip():
-        return f"the item name {name!r} has white space around it"
-    for character in name:
-        if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
-            return f"the item name {name!r} holds the control character {character!r}"
-    return ""
+        fail(where, f"the item name {name!r} has white space around it")
+    if control := _CONTROL.search(name):
+        fail(where, f"the item name {name!r} holds the control character {control[0]!r}")
+    return name
 
 
 def check_names(names: Sequence[str], where: str) -> list[str]:
@@ -102,3 +99,35 @@ def check_total(counts: Iterable[int], where: str) -> int:
     if total > MOST:
         fail(where, f"the counts add up to {total} voters; at most {MOST} can be held")
     return total
+
+
+def levels_of(ranks: Sequence[int]) -> list[list[int]]:
+    """Groups of tied items, best first, from a row of ranks."""
+    levels: list[list[int]] = [[] for _ in range(max(ranks, default=-1) + 1)]
+    for item, rank in enumerate(ranks):
+        if rank >= 0:
+            levels[rank].append(item)
+    return levels
+
+
+def check_ranks(ranks: Tensor) -> None:
+    """Every row uses the levels 0..k without a gap and ranks at least one item."""
+    n = ranks.shape[1]
+    levels = torch.zeros((len(ranks), n + 1), dtype=torch.bool)
+    levels.scatter_(1, torch.where((ranks < 0) | (ranks >= n), n, ranks), True)
+    for fault, word in (
+        (((ranks < -1) | (ranks >= n)).any(1), f"a rank outside -1..{n - 1}"),
+        ((ranks < 0).all(1), "no ranked item"),
+        ((levels[:, 1:n] & ~levels[:, : max(n - 1, 0)]).any(1), "a gap in its ranks"),
+    ):
+        if fault.any():
+            row = int(fault.int().argmax())
+            raise RankingsError(
+                f"holds {word}: {ranks[row].tolist()}; ranks are 0, 1, … and -1 for unranked", row=row
+            )
+
+
+def tied_rows(ranks: Tensor) -> Tensor:
+    """Which rows hold a tie: they have fewer levels than ranked items."""
+    levels = ranks.amax(1) + 1 if ranks.shape[1] else 0
+    return (ranks >= 0).sum(1) > levels

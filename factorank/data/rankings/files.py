@@ -4,10 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from factorank.data.rankings import layouts, preflib, tables
-from factorank.data.rankings.checks import check_total, fail, read_text
+from factorank.data.rankings.checks import fail
 from factorank.data.rankings.rankings import Rankings
 from factorank.files import write_whole
 
@@ -46,16 +44,12 @@ def read_rows(
     """The rankings with a row for each row of the file, equal rows included, and the place of each row."""
     path, kind, layout = _format(path, format)
     if kind in preflib.TYPES:
-        parsed = preflib.parse(read_text(path), path, kind)
-        if items is not None and list(items) != parsed.items:
-            fail(str(path), f"the items are {', '.join(parsed.items)}, not {', '.join(items)}")
-    else:
-        table = tables.read_csv(path) if kind == "csv" else tables.read_parquet(path)
-        parsed = layouts.parse(table, layout, items, first_rank)
-    check_total(parsed.counts, str(path))
-    ranks = torch.tensor(parsed.ranks, dtype=torch.int64).view(len(parsed.ranks), len(parsed.items))
-    counts = torch.tensor(parsed.counts, dtype=torch.int64)
-    return Rankings(parsed.items, ranks, counts, parsed.metadata), parsed.places
+        rankings, places = preflib.parse(path, kind)
+        if items is not None and tuple(items) != rankings.items:
+            fail(str(path), f"the items are {', '.join(rankings.items)}, not {', '.join(items)}")
+        return rankings, places
+    table = tables.read_csv(path) if kind == "csv" else tables.read_parquet(path)
+    return layouts.parse(table, layout, items, first_rank)
 
 
 def write_rankings(rankings: Rankings, path: str | os.PathLike[str], format: str | None = None) -> None:
@@ -66,7 +60,7 @@ def write_rankings(rankings: Rankings, path: str | os.PathLike[str], format: str
     two exceptions: a table of orders sorts the items unless the reader names them, and a table of ranks whose
     items are named by numbers is read with ``format="ranks"``.
 
-    >>> import tempfile, pathlib
+    >>> import tempfile, pathlib, torch
     >>> path = pathlib.Path(tempfile.mkdtemp(), "votes.toi")
     >>> write_rankings(Rankings(["ann", "bob", "cat"], torch.tensor([[1, 0, 1]])), path)
     >>> path.read_text().splitlines()[-1]

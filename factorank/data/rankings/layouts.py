@@ -14,9 +14,18 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from factorank.data.rankings.checks import check_name, check_names, fail, plain_number, whole_number
+import torch
+
+from factorank.data.rankings.checks import (
+    check_name,
+    check_names,
+    check_total,
+    fail,
+    levels_of,
+    plain_number,
+    whole_number,
+)
 from factorank.data.rankings.rankings import Rankings
-from factorank.data.rankings.ranks import ParsedRankings, levels_of
 from factorank.data.rankings.tables import LocatedTable
 
 LAYOUTS = ("orders", "ranks", "long")
@@ -29,8 +38,8 @@ Votes = list[tuple[str, dict[str, int], int]]
 
 def parse(
     table: LocatedTable, layout: str | None, items: Sequence[str] | None, first_rank: int
-) -> ParsedRankings:
-    """Rankings from a table; ``items`` are the names of all items, in order, if the table may lack some."""
+) -> tuple[Rankings, list[str]]:
+    """Rankings from a table, and the place of each; ``items`` are the names of all items, in order."""
     for number, column in enumerate(table.columns):
         if not column:
             fail(table.header, f"column {number + 1} has no name")
@@ -43,7 +52,9 @@ def parse(
         items = check_names(items, "items")
     names, votes = {"orders": _orders, "ranks": _ranks, "long": _long}[layout](table, items, first_rank)
     ranks = [[levels.get(name, -1) for name in names] for _, levels, _ in votes]
-    return ParsedRankings(names, ranks, [count for *_, count in votes], [where for where, *_ in votes])
+    counts = [count for *_, count in votes]
+    check_total(counts, table.source)
+    return Rankings(names, torch.tensor(ranks), torch.tensor(counts)), [where for where, *_ in votes]
 
 
 def unparse(rankings: Rankings, layout: str, source: str) -> tuple[list[str], list[list[Any]]]:

@@ -9,9 +9,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from factorank.data.rankings.checks import check_name, check_total, fail, whole_number
+import torch
+
+from factorank.data.rankings.checks import check_name, check_total, fail, levels_of, read_text, whole_number
 from factorank.data.rankings.rankings import Rankings
-from factorank.data.rankings.ranks import ParsedRankings, levels_of
 
 TYPES = {
     "soc": "strict orders, complete",
@@ -33,9 +34,9 @@ _KEY = re.compile(r"#\s*([^:]*?)\s*:\s*(.*?)\s*")
 _GROUP = re.compile(r"\s*(?:([0-9]+)|\{([^{}]*)\})\s*(,|$)", re.ASCII)
 
 
-def parse(text: str, path: Path, data_type: str) -> ParsedRankings:
-    """Rankings from the text of a PrefLib file of type ``data_type`` (``"soc"``, …)."""
-    lines = text.split("\n")
+def parse(path: Path, data_type: str) -> tuple[Rankings, list[str]]:
+    """Rankings from a PrefLib file of type ``data_type`` (``"soc"``, …), and the place of each."""
+    lines = read_text(path).split("\n")
     head, where = _metadata(lines, path)
     stated, kind = head.get("DATA TYPE", data_type), f"{data_type} ({TYPES[data_type]})"
     if stated != data_type:
@@ -62,17 +63,14 @@ def parse(text: str, path: Path, data_type: str) -> ParsedRankings:
         places.append(place)
     if not counts:
         fail(str(path), "there is no ranking in the file")
-    totals = {
-        "NUMBER VOTERS": check_total(counts.values(), str(path)),
-        "NUMBER UNIQUE ORDERS": len(counts),
-    }
-    for key, total in totals.items():
+    voters = check_total(counts.values(), str(path))
+    for key, total in ("NUMBER VOTERS", voters), ("NUMBER UNIQUE ORDERS", len(counts)):
         if numbers[key] != total:
             stated = f"the file says {numbers[key]} {_NUMBERS[key]}"
             fail(where[key], f"{stated}, but its rankings are those of {total}")
     own = re.compile("|".join(("FILE NAME", "DATA TYPE", *_NUMBERS, "ALTERNATIVE NAME .*")))
     kept = {key: value for key, value in head.items() if not own.fullmatch(key)}
-    return ParsedRankings(items, [list(row) for row in counts], list(counts.values()), places, kept)
+    return Rankings(items, torch.tensor(list(counts)), torch.tensor(list(counts.values())), kept), places
 
 
 def unparse(rankings: Rankings, path: Path, data_type: str) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from factorank.data.rankings.checks import check_names, check_total
-from factorank.data.rankings.ranks import check_ranks, ranks_from_orders, tied_rows
+from factorank.data.rankings.checks import check_names, check_ranks, check_total, levels_of, tied_rows
 from factorank.errors import RankingsError
 from factorank.permutations import check_integer
 
@@ -77,8 +76,20 @@ class Rankings:
         check_integer(orders, "Rankings.from_orders takes orders", RankingsError)
         if orders.ndim != 2:
             raise RankingsError(f"Rankings.from_orders takes orders (rows, k), not {tuple(orders.shape)}")
-        names = numbered_items(orders.shape[1]) if items is None else items
-        return cls(names, ranks_from_orders(orders, len(names)), counts)  # type: ignore[arg-type]
+        orders, names = orders.to("cpu", torch.int64), _names(items, orders.shape[1])
+        n = len(names)
+        listed = (orders >= 0) & (orders < n)
+        ranks = torch.full((len(orders), n + 1), -1)  # the last column takes the padding
+        ranks.scatter_(1, orders.where(listed, n), torch.arange(orders.shape[1]).expand_as(orders))
+        ranks = ranks[:, :n]
+        for fault, what in (
+            ((~listed & (orders != -1)).any(1), f"an item that is none of 0..{n - 1}"),
+            ((listed[:, 1:] & ~listed[:, :-1]).any(1), "an item after padding"),
+            ((ranks >= 0).sum(1) < listed.sum(1), "an item twice"),
+        ):
+            if fault.any():
+                raise RankingsError(f"row {int(fault.int().argmax())} of the orders holds {what}")
+        return cls(names, ranks, counts)  # type: ignore[arg-type]
 
     @classmethod
     def from_scores(cls, scores: Tensor, items: Sequence[str] | None = None) -> "Rankings":
@@ -96,7 +107,7 @@ class Rankings:
         levels = torch.zeros(scores.shape, dtype=torch.int64)
         levels[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).cumsum(1)
         ranks = torch.empty_like(levels).scatter_(1, order, levels).masked_fill(scores.isnan(), -1)
-        return cls(numbered_items(scores.shape[1]) if items is None else items, ranks)
+        return cls(_names(items, scores.shape[1]), ranks)
 
     @property
     def n(self) -> int:
@@ -133,17 +144,13 @@ class Rankings:
         tied = tied_rows(self.ranks)
         if tied.any():
             row = int(tied.int().argmax())
-            ranks = self.ranks[row].tolist()
-            first = next(item for item, rank in enumerate(ranks) if rank >= 0 and ranks.count(rank) > 1)
-            second = ranks.index(ranks[first], first + 1)
+            first, second, *_ = next(level for level in levels_of(self.ranks[row].tolist()) if len(level) > 1)
             names = f"{self.items[first]!r} and {self.items[second]!r}"
             advice = "{parameter} puts tied items in a random order"
             raise RankingsError(f"ties {names}; {advice}", parameter="break_ties", row=row)
-        orders = torch.full((len(self), self.n + 1), -1)  # the last column takes the unranked items
-        orders.scatter_(
-            1, self.ranks.where(self.ranks >= 0, self.n), torch.arange(self.n).expand_as(self.ranks)
-        )
-        return orders[:, :-1].contiguous()
+        unranked = self.ranks < 0
+        orders = self.ranks.masked_fill(unranked, self.n).argsort(1)
+        return orders.masked_fill(unranked.sort(1).values, -1)
 
     def check_complete(self, advice: str, parameter: str | None = None) -> None:
         """Refuse rankings that leave items out, with an error that ends in ``advice``."""
@@ -247,8 +254,6 @@ class Rankings:
         same = self.items == other.items and torch.equal(self.ranks, other.ranks)
         return same and torch.equal(self.counts, other.counts)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         kinds = [name for name, holds in (("complete", self.complete), ("strict", self.strict)) if holds]
         sizes = f"{self.n} items, {len(self)} rows, {self.voters} voters"
@@ -259,9 +264,8 @@ class Rankings:
         return Rankings(self.items, self.ranks[some], counts[some], self.metadata)
 
 
-def numbered_items(n: int) -> list[str]:
-    """Names for items that have none."""
-    return [str(item) for item in range(n)]
+def _names(items: Sequence[str] | None, n: int) -> Sequence[str]:
+    return [str(item) for item in range(n)] if items is None else items
 
 
 def _check_voters(voters: int, what: str) -> None:
