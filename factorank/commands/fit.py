@@ -72,7 +72,7 @@ class Fit(RankingsFile):
 
 def report(facts: dict[str, Any]) -> str:
     """A summary as text of at most 80 columns."""
-    from factorank.votes.resampling import FEWEST_VOTERS
+    from factorank.votes.families import FEWEST_VOTERS
 
     items, parts = facts["items"], facts["components"]
     source = facts["file"] + (f" ({facts['title']})" if facts.get("title") else "")

@@ -7,12 +7,12 @@ from typing import Any
 from factorank.errors import FactorankError
 
 
-def polars_module(where: object, error: type[FactorankError], what: str = "parquet", advice: str = "") -> Any:
-    """The module polars, or an error that says how to install it and what else can be done."""
+def polars_module(where: object, error: type[FactorankError]) -> Any:
+    """The module polars, or an error that says how to install it."""
     try:
         import polars
     except ImportError:
-        raise error(f"{where}: {what} needs polars: pip install 'factorank[data]'{advice}") from None
+        raise error(f"{where}: such a table needs polars: pip install 'factorank[data]'") from None
     return polars
 
 

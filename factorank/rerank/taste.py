@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from factorank.data.ratings import Ratings
-from factorank.data.sparse import sparse_matrix
+from factorank.data.ratings.columns import sparse_matrix
 from factorank.rerank.interpolation import at_relative_places, stretched
 from factorank.rerank.item_features import factors, residuals
 

@@ -25,12 +25,10 @@
 
 from factorank.data.rankings import Rankings, read_rankings, write_rankings
 from factorank.votes.comparison import HeldOutScore, compare, score_family
-from factorank.votes.families import FAMILIES, FitSettings, family_of, fit_family
+from factorank.votes.families import FAMILIES, FitSettings, bootstrap, family_of, fit_family
 from factorank.votes.law_summary import summary
-from factorank.votes.named_laws import open_law, write_items
 from factorank.votes.probability import bits, log_prob
-from factorank.votes.reading import prepared, read_votes, training_orders
-from factorank.votes.resampling import bootstrap
+from factorank.votes.reading import open_law, prepared, read_votes, training_orders, write_items
 
 __all__ = [
     "FAMILIES",

@@ -1,6 +1,7 @@
-"""The families of laws by name, and how each is fitted to rankings."""
+"""The families of laws by name, how each is fitted to rankings, and refits that show its uncertainty."""
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from factorank import distributions as laws
 from factorank.data.rankings import Rankings
 from factorank.distributions import PermutationDistribution
 from factorank.distributions.fitting.checks import Unranked
+from factorank.distributions.fitting.em import rounds
 from factorank.errors import FactorankError
 
 _KINDS: dict[str, Any] = {
@@ -26,6 +28,8 @@ PARTLY_MIXED = ("mallows", "plackett-luce")
 """The families whose mixtures can be fitted to rankings that leave items out."""
 PARTLY_FITTED = ("uniform", *PARTLY_MIXED, "mixture")
 """The families that can be fitted to rankings that leave items out."""
+FEWEST_VOTERS = 5
+"""Draws from fewer voters than these are too much alike: the intervals would seem narrow."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +98,57 @@ def fit_family(
     if name == "mixture" or (name == "mallows" and not rankings.complete):  # fitted by EM
         options |= {"max_iterations": settings.max_iterations, "generator": generator}
     if name == "mixture":
-        options |= {"components": settings.components, "family": settings.family, "start": start}
-        options |= {"restarts": settings.restarts, "tolerance": settings.tolerance}
-        options |= {"progress": settings.progress}
-    family = settings.family if name == "mixture" else name
-    if family == "rim":
-        options["smoothing"] = settings.smoothing
-    if family == "plackett-luce":
-        options["penalty"] = settings.penalty
+        names = ["components", "family", "restarts", "tolerance", "progress"]
+        options |= {"start": start} | {option: getattr(settings, option) for option in names}
+    strength = {"rim": "smoothing", "plackett-luce": "penalty"}
+    if option := strength.get(settings.family if name == "mixture" else name):
+        options[option] = getattr(settings, option)
     if isinstance(start, laws.RIM):
         options["reference"] = start.reference
     return _KINDS[name].fit(rankings.to_padded_orders(), weights=rankings.weights, **options)
+
+
+def bootstrap(
+    law: PermutationDistribution,
+    rankings: Rankings,
+    settings: FitSettings | None = None,
+    *,
+    count: int | None = None,
+    generator: torch.Generator | None = None,
+) -> list[PermutationDistribution]:
+    """``count`` laws of the family of ``law``, each fitted to as many voters drawn with replacement.
+
+    ``settings`` are those of the fit of ``law``. A RIM keeps its reference. A mixture begins EM at ``law``,
+    so that its components keep their numbers; a mixture of Mallows laws needs complete rankings. There are
+    100 refits unless ``count`` says otherwise, none for Mallows laws of rankings that leave items out, where
+    each refit is slow, and none if there are fewer than 5 voters.
+
+    Efron, "Bootstrap methods: another look at the jackknife", 1979.
+
+    >>> votes = Rankings(["a", "b", "c"], torch.tensor([[0, 1, 2], [1, 0, 2]]), torch.tensor([60, 40]))
+    >>> law = fit_family("mallows", votes)
+    >>> refits = bootstrap(law, votes, count=20, generator=torch.Generator().manual_seed(0))
+    >>> min(refit.phi for refit in refits) < law.phi < max(refit.phi for refit in refits)
+    tensor(True)
+    """
+    settings, family = settings or FitSettings(), family_of(law)
+    quiet = replace(settings, progress=False)
+    if isinstance(law, laws.Mixture):
+        quiet = replace(quiet, components=len(law.components), family=family_of(law.components[0]))
+        quiet = replace(quiet, max_iterations=100, tolerance=1e-5)
+    slow = not rankings.complete and (quiet.family if family == "mixture" else family) != "plackett-luce"
+    if count is None or rankings.voters < FEWEST_VOTERS:
+        count = 0 if slow or rankings.voters < FEWEST_VOTERS else 100
+    if slow and family == "mixture" and count:
+        raise FactorankError(
+            "a mixture of Mallows laws fitted to rankings that leave items out has no bootstrap intervals"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", laws.FitWarning)  # the fit of the law has warned already
+        return [
+            fit_family(family, rankings.resample(generator), quiet, generator, start=law)
+            for _ in rounds(count, settings.progress, "refits")
+        ]
 
 
 def family_of(law: PermutationDistribution) -> str:

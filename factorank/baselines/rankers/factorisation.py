@@ -7,7 +7,7 @@ from torch import Tensor
 
 from factorank.baselines.rankers.baseline import BaselineRanker, Grid
 from factorank.data.ratings import Ratings
-from factorank.data.sparse import sparse_matrix
+from factorank.data.ratings.columns import sparse_matrix
 
 ROUNDS = 10
 DENSE = 1 << 28

@@ -1,5 +1,6 @@
 """Compact arrays from columns of users, items and ratings."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -91,6 +92,15 @@ def relevance_scale(values: Tensor) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     shift = max(0.0, -low)
     return shift, 1.0 if high + shift <= TOP else TOP / (high + shift)
+
+
+def sparse_matrix(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A coalesced matrix with these values at these places; places outside of the shape are refused."""
+    with warnings.catch_warnings():
+        # Torch 2.11 warns that checks are off by default, even where they are turned on.
+        warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
+        places = torch.stack([rows, columns])
+        return torch.sparse_coo_tensor(places, values, shape, check_invariants=True).coalesce()
 
 
 def dense(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

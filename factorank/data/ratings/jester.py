@@ -9,10 +9,9 @@ import io
 
 import numpy as np
 
-from factorank.data.frames import first_line
-from factorank.data.ratings.files import RatingsFile
+from factorank.data.frames import first_line, polars_module
+from factorank.data.ratings.files import Source, on_disk, read
 from factorank.data.ratings.ratings import Ratings
-from factorank.data.ratings.tables import polars_for
 from factorank.errors import RatingsError
 
 UNRATED = 99.0
@@ -20,11 +19,11 @@ SHIFT, SCALE = 10.0, 0.25
 """Relevance (rating + 10) / 4, so 0..5."""
 
 
-def read_jester(source: RatingsFile) -> Ratings:
+def read_jester(source: Source) -> Ratings:
     """Ratings from an npz or npy matrix, or from the publisher's table as text or in Excel's format."""
-    if source.name.endswith((".npz", ".npy")):
+    if source.suffix.lower() in (".npz", ".npy"):
         return from_matrix(_array(source), str(source))
-    table = _sheet(source) if source.name.endswith((".xls", ".xlsx")) else _text(source)
+    table = _sheet(source) if source.suffix.lower() in (".xls", ".xlsx") else _text(source)
     return from_matrix(_without_counts(table, str(source)), str(source))
 
 
@@ -47,8 +46,8 @@ def from_matrix(matrix: np.ndarray, where: str) -> Ratings:
     return Ratings.from_rows(*columns, where=where, scale=(SHIFT, SCALE), source="jester")
 
 
-def _array(source: RatingsFile) -> np.ndarray:
-    data = source.read()
+def _array(source: Source) -> np.ndarray:
+    data = read(source)
     try:
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
         arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded}
@@ -60,8 +59,8 @@ def _array(source: RatingsFile) -> np.ndarray:
     return arrays.get("ratings", next(iter(arrays.values())))
 
 
-def _text(source: RatingsFile) -> np.ndarray:
-    text = source.read().decode("ascii", errors="replace")
+def _text(source: Source) -> np.ndarray:
+    text = read(source).decode("ascii", errors="replace")
     first = text.lstrip().split("\n", 1)[0]
     separator = next((each for each in (",", ";", "\t") if each in first), None)
     try:
@@ -70,9 +69,9 @@ def _text(source: RatingsFile) -> np.ndarray:
         raise RatingsError(f"{source}: not a matrix of numbers: {error}") from None
 
 
-def _sheet(source: RatingsFile) -> np.ndarray:
-    polars = polars_for(source)
-    with source.on_disk() as path:
+def _sheet(source: Source) -> np.ndarray:
+    polars = polars_module(source, RatingsError)
+    with on_disk(source) as path:
         try:
             frame = polars.read_excel(path, engine="calamine", has_header=False)
             return frame.cast(polars.Float32).to_numpy()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from factorank.data.ratings.columns import ItemTable
-from factorank.data.ratings.files import RatingsFile, find_ratings
+from factorank.data.ratings.files import Source, find_ratings, read
 from factorank.data.ratings.jester import read_jester
 from factorank.data.ratings.movielens import read_double_colons, read_movies, release_name
 from factorank.data.ratings.ratings import Ratings
@@ -62,13 +62,13 @@ def load_ratings(
     (Ratings(users=2, items=2, ratings=3), [10, 20], tensor([5.0000, 3.5000, 4.0000]))
     """
     source = find_ratings(Path(path))
-    if source.name.endswith(".safetensors"):
-        return Ratings.load(source.path)
+    if isinstance(source, Path) and source.suffix.lower() == ".safetensors":
+        return Ratings.load(source)
     columns = {"user": user, "item": item, "rating": rating}
     item_file = None if titles is None else find_ratings(Path(titles))
     if cache is None:
         return _load(source, columns, item_file, missing)
-    kept = Path(cache) / f"{source.path.stem}-{_key(source, columns, item_file, missing)}.safetensors"
+    kept = Path(cache) / f"{_on_disk(source).stem}-{_key(source, columns, item_file, missing)}.safetensors"
     with suppress(RatingsError):  # there is no copy, or a damaged one is made again
         return Ratings.load(kept)
     ratings = _load(source, columns, item_file, missing)
@@ -76,27 +76,26 @@ def load_ratings(
     return ratings
 
 
-def _load(
-    source: RatingsFile, columns: dict[str, str | None], item_file: RatingsFile | None, missing: str
-) -> Ratings:
-    if source.name.endswith((".npz", ".npy", ".xls", ".xlsx")):
+def _load(source: Source, columns: dict[str, str | None], item_file: Source | None, missing: str) -> Ratings:
+    if source.suffix.lower() in (".npz", ".npy", ".xls", ".xlsx"):
         ratings = read_jester(source)
-    elif source.name.endswith(".parquet"):
+    elif source.suffix.lower() == ".parquet":
         ratings = read_table(source, columns, missing)
     else:
-        first = source.read(1 << 16).split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").strip()
+        first = read(source, 1 << 16).split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").strip()
         if "::" in first and "," not in first:
             ratings = read_double_colons(source, missing)
         elif len(names := cells(first)[1]) > LEAST_JOKES and not is_header(names):
             ratings = read_jester(source)
         else:
             ratings = read_table(source, columns, missing)
-    movies = source.beside("movies.dat", "movies.csv")
     if item_file is not None:
         return _with_items(ratings, read_items(item_file, columns["item"]))
-    if movies is not None and source.name in ("ratings.dat", "ratings.csv"):
-        ratings = replace(ratings, source=release_name(source), shift=0.0, scale=1.0)
-        return _with_items(ratings, read_movies(movies))
+    for name in ("movies.dat", "movies.csv"):
+        movies = source.parent / name
+        if source.name.lower() in ("ratings.dat", "ratings.csv") and movies.is_file():
+            ratings = replace(ratings, source=release_name(source), shift=0.0, scale=1.0)
+            return _with_items(ratings, read_movies(movies))
     return ratings
 
 
@@ -117,13 +116,16 @@ def _with_items(ratings: Ratings, table: ItemTable) -> Ratings:
     )
 
 
-def _key(
-    source: RatingsFile, columns: dict[str, str | None], item_file: RatingsFile | None, missing: str
-) -> str:
+def _key(source: Source, columns: dict[str, str | None], item_file: Source | None, missing: str) -> str:
     """A fingerprint of the files and options; not of the bytes, which would take as long as reading."""
     parts: list[object] = [VERSION, columns, missing]
     for each in (source, item_file):
         if each is not None:
-            state = each.path.stat()
-            parts.append([str(each.path.resolve()), each.member, state.st_size, state.st_mtime_ns])
+            state = _on_disk(each).stat()
+            parts.append([os.path.realpath(str(each)), state.st_size, state.st_mtime_ns])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _on_disk(source: Source) -> Path:
+    """The file itself, or the zip that it is in."""
+    return source if isinstance(source, Path) else Path(str(source.root.filename))

@@ -6,13 +6,14 @@ Harper and Konstan, "The MovieLens datasets: History and context", 2015.
 import csv
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from factorank.data.frames import first_line
 from factorank.data.ratings.columns import ItemTable
-from factorank.data.ratings.files import RatingsFile
+from factorank.data.ratings.files import Source, read
 from factorank.data.ratings.ratings import Ratings
 from factorank.errors import RatingsError
 
@@ -23,9 +24,9 @@ _NAME = re.compile(r"ml-?\d+[mk]", re.IGNORECASE)
 _YEAR = re.compile(r"\((\d{4})[^)]*\)\s*$")
 
 
-def read_double_colons(source: RatingsFile, missing: str) -> Ratings:
+def read_double_colons(source: Source, missing: str) -> Ratings:
     """Ratings from lines ``user::item::rating::time``, read by polars if it is installed, else by numpy."""
-    data, where = source.read(), str(source)
+    data, where = read(source), str(source)
     if not data.endswith(b"\n"):
         line = data.count(b"\n") + 1
         raise RatingsError(f"{where}:{line}: the last line has no end: the file was cut off; fetch it again")
@@ -33,15 +34,16 @@ def read_double_colons(source: RatingsFile, missing: str) -> Ratings:
     return Ratings.from_rows(*columns, where=where, missing=missing, scale=(0.0, 1.0), source=release)
 
 
-def release_name(source: RatingsFile) -> str:
+def release_name(source: Source) -> str:
     """ "ml-1m", "ml-32m", … by the name of the folder or zip, else "movielens"."""
-    return source.folder.lower() if _NAME.match(source.folder) else "movielens"
+    folder = source.resolve().parent.name if isinstance(source, Path) else source.parent.stem
+    return folder.lower() if _NAME.match(folder) else "movielens"
 
 
-def read_movies(source: RatingsFile) -> ItemTable:
+def read_movies(source: Source) -> ItemTable:
     """The movies of ``movies.dat`` or ``movies.csv``: titles, genre indicators and the scaled year."""
-    data = source.read()
-    if source.name.endswith(".dat"):
+    data = read(source)
+    if source.suffix.lower() == ".dat":
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError:  # the 1M release is in Latin-1

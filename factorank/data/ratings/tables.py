@@ -8,7 +8,7 @@ import numpy as np
 
 from factorank.data.frames import frame_errors, polars_module
 from factorank.data.ratings.columns import CodedNames, ItemTable
-from factorank.data.ratings.files import RatingsFile
+from factorank.data.ratings.files import Source, blocks, on_disk
 from factorank.data.ratings.ratings import Ratings
 from factorank.errors import RatingsError
 
@@ -25,7 +25,7 @@ COLUMN_NAMES = {
 TITLES = ("title", "name", "itemname", "movietitle", "booktitle")
 
 
-def read_table(source: RatingsFile, named: dict[str, str | None], missing: str) -> Ratings:
+def read_table(source: Source, named: dict[str, str | None], missing: str) -> Ratings:
     """Ratings from a CSV or parquet file; ``named`` are the names of columns that are not recognised."""
     header, columns = True, _stream(source, named)
     if columns is None:
@@ -35,14 +35,14 @@ def read_table(source: RatingsFile, named: dict[str, str | None], missing: str) 
     )
 
 
-def read_items(source: RatingsFile, item: str | None) -> ItemTable:
+def read_items(source: Source, item: str | None) -> ItemTable:
     """An item table: a column of ids, perhaps a column of titles, and all columns of numbers as features.
 
     Numbers are centred and divided by their standard deviation; a missing number counts as the mean.
     """
     import polars
 
-    with source.on_disk() as path:
+    with on_disk(source) as path:
         frame = _scan(path, source, least=2, inferred=None)[0].collect()
     names = frame.columns
     key = item if item in names else _guess(names, (*COLUMN_NAMES["item"], "id"))
@@ -88,12 +88,6 @@ def choose_columns(
     return chosen
 
 
-def polars_for(where: object) -> Any:
-    """The module polars, or an error that says how to install it."""
-    advice = ". (Ratings.save writes a file that Ratings.load reads without it.)"
-    return polars_module(where, RatingsError, "a table of ratings", advice)
-
-
 def cells(line: str) -> tuple[str, list[str]]:
     """The separator of a table's first line, and its cells."""
     separator = max((",", "\t", ";", "|"), key=line.count)
@@ -110,18 +104,18 @@ def _guess(names: list[str], recognised: tuple[str, ...]) -> str | None:
     return next((plain[name] for name in recognised if name in plain), None)
 
 
-def _stream(source: RatingsFile, named: dict[str, str | None]) -> list[Any] | None:
+def _stream(source: Source, named: dict[str, str | None]) -> list[Any] | None:
     """The three columns of a plain CSV in a zip, parsed while it is unpacked, without a copy of the table.
 
     A plain CSV names its columns, has whole numbers as ids, and no quotes, within which a line end would not
     end a row. For any other file the result is None.
     """
-    if source.member is None or not source.name.endswith(".csv"):
+    if isinstance(source, Path) or source.suffix.lower() != ".csv":
         return None
-    polars = polars_for(source)
+    polars = polars_module(source, RatingsError)
     parts: list[tuple[np.ndarray, ...]] = []
     names: list[str] = []
-    for block in source.blocks():
+    for block in blocks(source):
         if not names:
             first, _, block = block.partition(b"\n")
             separator, names = cells(first.decode("utf-8-sig", errors="replace").strip())
@@ -145,11 +139,11 @@ def _stream(source: RatingsFile, named: dict[str, str | None]) -> list[Any] | No
     return [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else None
 
 
-def _collect(source: RatingsFile, named: dict[str, str | None]) -> tuple[bool, list[Any]]:
+def _collect(source: Source, named: dict[str, str | None]) -> tuple[bool, list[Any]]:
     """Whether the table names its columns, and the three: ids whole numbers or text, the rating Float32."""
-    polars = polars_for(source)
+    polars = polars_module(source, RatingsError)
     fault: RatingsError
-    with source.on_disk() as path:
+    with on_disk(source) as path:
         # Rows after the first thousand may have other types, such as 3.5 after whole numbers.
         for inferred in (1000, None):
             frame, header = _scan(path, source, inferred=inferred)
@@ -167,13 +161,13 @@ def _collect(source: RatingsFile, named: dict[str, str | None]) -> tuple[bool, l
         raise _no_number(path, source, chosen["rating"]) or fault
 
 
-def _scan(path: Path, source: RatingsFile, least: int = 3, inferred: int | None = 1000) -> tuple[Any, bool]:
+def _scan(path: Path, source: Source, least: int = 3, inferred: int | None = 1000) -> tuple[Any, bool]:
     """A lazy frame, and whether the file names its columns.
 
     The first ``inferred`` rows of a CSV, or all rows, decide its types; without any, all columns are text.
     """
-    polars = polars_for(source)
-    if source.name.endswith(".parquet"):
+    polars = polars_module(source, RatingsError)
+    if source.suffix.lower() == ".parquet":
         with frame_errors(source, RatingsError, "damaged, or no parquet file"):
             frame = polars.scan_parquet(path)
             frame.collect_schema()
@@ -192,7 +186,7 @@ def _scan(path: Path, source: RatingsFile, least: int = 3, inferred: int | None 
     return frame, header
 
 
-def _no_number(path: Path, source: RatingsFile, column: str) -> RatingsError | None:
+def _no_number(path: Path, source: Source, column: str) -> RatingsError | None:
     """An error that names the first row whose rating is text and no number, or None if there is none."""
     import polars
 
@@ -211,8 +205,8 @@ def _no_number(path: Path, source: RatingsFile, column: str) -> RatingsError | N
     )
 
 
-def _ids(column: Any, source: RatingsFile, role: str, header: bool) -> Any:
-    polars = polars_for(source)
+def _ids(column: Any, source: Source, role: str, header: bool) -> Any:
+    polars = polars_module(source, RatingsError)
     if column.null_count():
         row = int(column.is_null().arg_max()) + 1 + header
         raise RatingsError(f"{source}: row {row} has no {role}; if the file was cut off, fetch it again")

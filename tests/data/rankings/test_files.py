@@ -301,7 +301,9 @@ def test_without_polars_the_message_says_how_to_get_it(tmp_path, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "polars", None)
     (tmp_path / "votes.parquet").write_bytes(b"PAR1")
-    with pytest.raises(fr.FactorankError, match=r"parquet needs polars: pip install 'factorank\[data\]'"):
+    with pytest.raises(
+        fr.FactorankError, match=r"such a table needs polars: pip install 'factorank\[data\]'"
+    ):
         read_rankings(tmp_path / "votes.parquet")
 
 

@@ -10,7 +10,7 @@ import polars
 import pytest
 import torch
 
-from factorank.data.ratings import files, load_ratings, loading
+from factorank.data.ratings import files, load_ratings, loading, tables
 from factorank.errors import RatingsError
 from tests.data.ratings.rated import as_rows
 
@@ -114,14 +114,11 @@ def test_any_table(tmp_path, kind):
 @pytest.mark.parametrize("size", [1, 7, 40, 1000])
 def test_a_zip_is_read_in_pieces_of_whole_lines(tmp_path, size, monkeypatch):
     file = zipped(tmp_path / "ml-32m.zip", {"ml-32m/ratings.csv": COMMAS})
-    source = files.find_ratings(file)
-    pieces = list(source.blocks(size))
+    pieces = list(files.blocks(files.find_ratings(file), size))
     assert b"".join(pieces).decode() == COMMAS
     assert all(piece.endswith(b"\n") for piece in pieces)
-    monkeypatch.setattr(
-        files.RatingsFile, "blocks", lambda self, blocks=files.RatingsFile.blocks: blocks(self, size)
-    )
-    monkeypatch.setattr(files.RatingsFile, "on_disk", None)  # what is plain needs no copy
+    monkeypatch.setattr(tables, "blocks", lambda source: files.blocks(source, size))
+    monkeypatch.setattr(tables, "on_disk", None)  # what is plain needs no copy
     assert as_rows(load_ratings(file)) == ROWS
 
 
