@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,8 +92,8 @@ def _load(source: Source, columns: dict[str, str | None], item_file: Source | No
             ratings = read_table(source, columns, missing)
     if item_file is not None:
         return _with_items(ratings, read_items(item_file, columns["item"]))
-    for name in ("movies.dat", "movies.csv"):
-        movies = source.parent / name
+    parent: Any = source.parent  # of a member of a zip, it has a type that mypy does not know
+    for movies in (parent / "movies.dat", parent / "movies.csv"):
         if source.name.lower() in ("ratings.dat", "ratings.csv") and movies.is_file():
             ratings = replace(ratings, source=release_name(source), shift=0.0, scale=1.0)
             return _with_items(ratings, read_movies(movies))

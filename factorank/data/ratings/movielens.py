@@ -36,7 +36,7 @@ def read_double_colons(source: Source, missing: str) -> Ratings:
 
 def release_name(source: Source) -> str:
     """ "ml-1m", "ml-32m", … by the name of the folder or zip, else "movielens"."""
-    folder = source.resolve().parent.name if isinstance(source, Path) else source.parent.stem
+    folder = Path(str(source)).resolve().parent.stem
     return folder.lower() if _NAME.match(folder) else "movielens"
 
 
