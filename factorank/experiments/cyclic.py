@@ -33,10 +33,8 @@ from factorank.training.settings import Precision
 CODES = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
 OBJECTIVES: tuple[Objective, ...] = ("masked", "autoregressive")
 UNMASK = ("random", "left-to-right", "right-to-left")
-REVEALED = dict.fromkeys(CODES, "left-to-right") | dict.fromkeys(
-    ("left-lehmer", "insertion"), "right-to-left"
-)
-"""The end of each code whose values determine items or places by themselves.
+FROM_THE_END = ("left-lehmer", "insertion")
+"""The codes whose last values determine items or places by themselves; of the others the first values do.
 
 The last value of a left-Lehmer code is the last item counted from above. An insertion code is, up to
 :math:`V_i = i - L_i`, the left-Lehmer code of the inverse. Read from its end, the left-Lehmer code of an
@@ -65,12 +63,9 @@ def laws(codes: Sequence[str], objectives: Sequence[Objective], seeds: int) -> l
             f"there is at least 1 code, objective and seed, not {len(codes)}, {len(objectives)} and {seeds}"
         )
     for parameter, names, allowed in (("codes", codes, CODES), ("objectives", objectives, OBJECTIVES)):
-        for name in names:
-            if name not in allowed:
-                raise FactorankError(
-                    f"there is no {name!r} in this experiment; {{parameter}} are {', '.join(allowed)}",
-                    parameter=parameter,
-                )
+        if unknown := [name for name in names if name not in allowed]:
+            message = f"there is no {unknown[0]!r} in this experiment; {{parameter}} are {', '.join(allowed)}"
+            raise FactorankError(message, parameter=parameter)
     codes, objectives = list(dict.fromkeys(codes)), list(dict.fromkeys(objectives))
     return [Law(code, objective, seed) for seed in range(seeds) for code in codes for objective in objectives]
 
@@ -120,19 +115,17 @@ def learn(
 ) -> tuple[PermutationModel, TrainResult]:
     """Train the law's model on its share of the cyclic permutations; ``options`` go to ``train``."""
     torch.manual_seed(law.seed)
-    model = PermutationModel(
-        size.n, law.code, law.objective, size.width, size.depth, size.heads, size.dropout
-    )
-    stops_early = law.objective == "autoregressive"
+    shape = (size.width, size.depth, size.heads, size.dropout)
+    model = PermutationModel(size.n, law.code, law.objective, *shape)
+    early = {"held_out": size.held_out, "held_out_every": size.held_out_every, "patience": size.patience}
+    if law.objective == "autoregressive":
+        options = early | options
     result = train(
         model,
         training_orders(law, size),
         steps=size.steps,
         batch_size=size.batch_size,
         lr=size.lr,
-        held_out=size.held_out if stops_early else None,
-        held_out_every=size.held_out_every if stops_early else None,
-        patience=size.patience if stops_early else None,
         precision=size.precision,
         weight_decay=size.weight_decay,
         seed=law.seed,
@@ -224,7 +217,8 @@ def watcher(law: Law, size: Preset, samples: int = 2000) -> Callable[[Permutatio
     Over the steps the two separate learning from memorising.
     """
     trained_on = training_orders(law, size)
-    unmask = None if law.objective == "autoregressive" else REVEALED[law.code]
+    from_the_end = law.objective == "masked" and law.code in FROM_THE_END
+    unmask = "right-to-left" if from_the_end else "left-to-right"
 
     def watch(model: PermutationModel) -> dict[str, float]:
         device = next(model.parameters()).device

@@ -97,7 +97,7 @@ class Scoring:
     def __post_init__(self) -> None:
         if self.split not in SPLITS:
             raise FactorankError(
-                f"pictures are scored from the 'test' or the 'held_out' split, not {self.split!r}"
+                f"pictures are those of the 'test' or the 'held_out' split, not {self.split!r}"
             )
 
 
@@ -157,9 +157,7 @@ def run(
     this call unless it is written in Python. ``options`` go to :func:`factorank.jigsaw.learn`.
     """
     out, scoring = Path(out), scoring or Scoring()
-    names = [chosen.name for chosen in settings]
-    if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise FactorankError(f"two settings have the name {doubled[0]}; give them labels")
+    record.check_names([chosen.name for chosen in settings])
     rows: list[dict[str, Any]] = []
     for chosen in settings:
         folder = out / chosen.name

@@ -25,6 +25,12 @@ def write_results(path: str | os.PathLike[str], rows: Iterable[dict[str, Any]]) 
     write_whole(path, "\n".join(lines) + "\n")
 
 
+def check_names(names: list[str]) -> None:
+    """Refuse two settings of one name: they would share a folder."""
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise FactorankError(f"two settings have the name {doubled[0]}; give them labels")
+
+
 def write_measured(
     folder: Path, facts: dict[str, Any], rows: Iterable[dict[str, Any]], name: str = "rows"
 ) -> None:

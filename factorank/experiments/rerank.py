@@ -18,16 +18,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from factorank.data.ratings import Ratings
-from factorank.errors import FactorankError
-from factorank.experiments.record import (
-    changes,
-    gather_rows,
-    keywords,
-    measured_already,
-    provenance,
-    write_measured,
-    write_results,
-)
+from factorank.experiments import record
+from factorank.experiments.record import changes, keywords
 from factorank.files import read_json_lines, write_whole
 from factorank.rerank import PRESETS, Catalogue, Query, Ranker, Setting
 from factorank.rerank.evaluation import Evaluation, draw_lists, evaluate_baseline, lead_rows
@@ -39,6 +31,7 @@ USERS = "users.safetensors"
 """The file of a run with the NDCG of the unobserved items of each user, by ``seed/n/r/k``."""
 TRAINED = ("label", "reference", "masks", "width", "depth", "heads", "dropout", "item_dropout", "rank")
 """Settings that every row of a ranker holds."""
+USUAL = Evaluation()
 
 
 def split_users(ratings: Ratings, seed: int = 0) -> dict[str, Ratings]:
@@ -52,7 +45,7 @@ def run(
     ratings: Ratings,
     out: str | Path,
     *,
-    evaluation: Evaluation | None = None,
+    evaluation: Evaluation = USUAL,
     on: str = "test",
     **options: Any,
 ) -> list[dict[str, Any]]:
@@ -65,25 +58,22 @@ def run(
     ``max_seconds`` ended is evaluated as it stands. ``on`` names the users to measure on: "test", or
     "validation" to choose settings by.
     """
-    evaluation = Evaluation() if evaluation is None else evaluation
-    names = [setting.name for setting in settings]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise FactorankError(f"two settings are called {twice[0]}; give them labels")
+    record.check_names([setting.name for setting in settings])
     out = Path(out)
-    for name, setting in zip(names, settings, strict=True):
-        folder, seeded = out / name, replace(evaluation, seed=setting.seed)
+    for setting in settings:
+        folder, seeded = out / setting.name, replace(evaluation, seed=setting.seed)
         facts = {"setting": setting, "data": fingerprint(ratings), "evaluation": seeded, "on": on}
-        if measured_already(folder, facts):
+        if record.measured_already(folder, facts):
             continue
-        source = provenance(call_of(setting, evaluation, on))
+        source = record.provenance(call_of(setting, evaluation, on))
         ranker = learn(setting, ratings, folder, **options)
         if ranker.result is not None and ranker.result.stopped == "interrupted":
             break
         user_scores: dict[str, Tensor] = {}
         rows, bins = evaluate(ranker, ratings, seeded, on=on, user_scores=user_scores)
-        write_results(folder / "calibration.jsonl", [row | source for row in bins])
-        _write_user_scores(folder, user_scores)
-        write_measured(folder, facts, [row | source for row in rows])
+        record.write_results(folder / "calibration.jsonl", [row | source for row in bins])
+        write_whole(folder / USERS, save(user_scores))
+        record.write_measured(folder, facts, [row | source for row in rows])
     return gather(out)
 
 
@@ -124,13 +114,12 @@ def watcher(setting: Setting, train: Ratings, validation: Ratings) -> Callable[[
 def evaluate(
     ranker: Ranker,
     ratings: Ratings,
-    evaluation: Evaluation | None = None,
+    evaluation: Evaluation = USUAL,
     *,
     on: str = "test",
     user_scores: dict[str, Tensor] | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows of a ranker on the test users of ratings, and rows of its calibration."""
-    evaluation = Evaluation() if evaluation is None else evaluation
     users = split_users(ratings)[on]
     rows, bins = evaluate_ranker(ranker, users, evaluation, user_scores=user_scores)
     model, setting = ranker.model, ranker.setting
@@ -158,7 +147,7 @@ def evaluate_baselines(
     ratings: Ratings,
     out: str | Path,
     *,
-    evaluation: Evaluation | None = None,
+    evaluation: Evaluation = USUAL,
     on: str = "test",
     seeds: Sequence[int] = (0,),
     options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -167,34 +156,29 @@ def evaluate_baselines(
 
     ``options`` are of their classes, by name: ``{"score-and-sort": {"steps": 20_000, "width": 128}}``.
     """
-    evaluation = Evaluation() if evaluation is None else evaluation
     for name in names:
         folder, own = Path(out) / f"baseline-{name}", dict((options or {}).get(name, {}))
-        facts = {
-            "options": own,
-            "data": fingerprint(ratings),
-            "evaluation": evaluation,
-            "on": on,
-            "seeds": list(seeds),
-        }
-        if measured_already(folder, facts):
+        facts = {"options": own, "data": fingerprint(ratings), "evaluation": evaluation}
+        facts |= {"on": on, "seeds": list(seeds)}
+        if record.measured_already(folder, facts):
             continue
         words = f"[{name!r}], data, out" + _last_arguments(evaluation, on) + f", seeds={list(seeds)}"
         words += f", options={{{name!r}: {own}}}" if own else ""
-        source = provenance(f"factorank.experiments.rerank.evaluate_baselines({words})")
+        source = record.provenance(f"factorank.experiments.rerank.evaluate_baselines({words})")
         user_scores: dict[str, Tensor] = {}
         rows = baseline_rows(
             name, ratings, evaluation, on=on, seeds=seeds, options=own, user_scores=user_scores
         )
-        _write_user_scores(folder, user_scores)
-        write_measured(folder, facts, [row | source for row in rows])
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / USERS, save(user_scores))
+        record.write_measured(folder, facts, [row | source for row in rows])
     return gather(out)
 
 
 def baseline_rows(
     name: str,
     ratings: Ratings,
-    evaluation: Evaluation | None = None,
+    evaluation: Evaluation = USUAL,
     *,
     on: str = "test",
     seeds: Sequence[int] = (0,),
@@ -204,7 +188,6 @@ def baseline_rows(
     """Fit a baseline for each n, tuned on validation users, and measure it on the same lists as rankers."""
     from factorank.baselines import rankers
 
-    evaluation = Evaluation() if evaluation is None else evaluation
     users, own = split_users(ratings), dict(options or {})
     rows = []
     for n in evaluation.sizes(users[on]):
@@ -232,7 +215,7 @@ def baseline_rows(
 def gather(out: str | Path) -> list[dict[str, Any]]:
     """The rows of all evaluated runs of a folder, written to one file, and the leads over baselines."""
     out = Path(out)
-    rows, bins = gather_rows(out, "rows"), gather_rows(out, "calibration")
+    rows, bins = record.gather_rows(out, "rows"), record.gather_rows(out, "calibration")
     ahead = lead_rows(
         (own[0], load_file(file.with_name(USERS)))
         for file in sorted(out.glob("*/rows.jsonl"))
@@ -240,7 +223,7 @@ def gather(out: str | Path) -> list[dict[str, Any]]:
     )
     for name, written in (("rerank", rows), ("rerank-calibration", bins), ("rerank-leads", ahead)):
         if written:
-            write_results(out / f"{name}.jsonl", written)
+            record.write_results(out / f"{name}.jsonl", written)
     return rows
 
 
@@ -251,11 +234,11 @@ def call_of(setting: Setting, evaluation: Evaluation, on: str = "test") -> str:
     >>> call_of(preset("paper", seed=1), Evaluation(ns=(20,)))
     "factorank.experiments.rerank.run([preset('paper', seed=1)], data, out, evaluation=Evaluation(ns=(20,)))"
     """
-    differing = {name: keywords(changes(setting, base)) for name, base in PRESETS.items()}
-    if setting.objective == "autoregressive":  # preset() adds these masks by itself
-        differing = {
-            name: [word for word in words if word != "masks='any'"] for name, words in differing.items()
-        }
+    added = "masks='any'" if setting.objective == "autoregressive" else None  # by preset() itself
+    differing = {
+        name: [word for word in keywords(changes(setting, base)) if word != added]
+        for name, base in PRESETS.items()
+    }
     nearest = min(differing, key=lambda name: len(differing[name]))
     words = ", ".join([repr(nearest), *differing[nearest]])
     return f"factorank.experiments.rerank.run([preset({words})], data, out{_last_arguments(evaluation, on)})"
@@ -263,9 +246,8 @@ def call_of(setting: Setting, evaluation: Evaluation, on: str = "test") -> str:
 
 def _last_arguments(evaluation: Evaluation, on: str) -> str:
     """The evaluation and the users as last arguments, where they are not the defaults."""
-    usual = Evaluation()
-    words = keywords(changes(replace(evaluation, query=usual.query, seed=usual.seed), usual))
-    if evaluation.query != usual.query:
+    words = keywords(changes(replace(evaluation, query=USUAL.query, seed=USUAL.seed), USUAL))
+    if evaluation.query != USUAL.query:
         words.append(f"query=Query({', '.join(keywords(changes(evaluation.query, Query())))})")
     arguments = f", evaluation=Evaluation({', '.join(words)})" if words else ""
     return arguments if on == "test" else f"{arguments}, {on=}"
@@ -293,8 +275,3 @@ def fingerprint(ratings: Ratings) -> str:
     for array in (ratings.starts, ratings.items, ratings.values):
         digest.update(array.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
-
-
-def _write_user_scores(folder: Path, user_scores: dict[str, Tensor]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / USERS, save(user_scores))

@@ -110,7 +110,8 @@ def score(
         several = [letters for letters in listed if len(sets[letters]) > 1]
         several = chooser.sample(several, min(most, len(several)))
         scrambled = {
-            group: _scrambled(group, scrambles, chooser) for group in dict.fromkeys([*chosen, *several])
+            group: ["".join(chooser.sample(group, len(group))) for _ in range(scrambles)]
+            for group in dict.fromkeys([*chosen, *several])
         }
         puzzles = [(letters, sets[group]) for group in chosen for letters in scrambled[group]]
         with_anagrams = [(letters, sets[group]) for group in several for letters in scrambled[group]]
@@ -147,10 +148,6 @@ def score(
 
 Puzzle = tuple[str, list[str]]
 """Scrambled letters and the words that they spell."""
-
-
-def _scrambled(letters: str, count: int, chooser: random.Random) -> list[str]:
-    return ["".join(chooser.sample(letters, len(letters))) for _ in range(count)]
 
 
 def _uniform(chosen: list[str], sets: dict[str, list[str]]) -> float:

@@ -74,12 +74,8 @@ class Job:
 
     def row(self) -> dict[str, Any]:
         """The result, as a line of the results file."""
-        settings = replace(
-            SMOOTHED,
-            unranked=self.votes.unranked,
-            restarts=self.votes.restarts,
-            max_iterations=self.votes.max_iterations,
-        )
+        chosen = ("unranked", "restarts", "max_iterations")
+        settings = replace(SMOOTHED, **{name: getattr(self.votes, name) for name in chosen})
         score = score_family(self.train, self.held_out, self.family, self.components, settings, self.seed)
         row: dict[str, Any] = {"experiment": "votes", "data": self.votes.name, "n": self.train.n}
         row |= {"voters": self.train.voters, "held_out": self.held_out.voters, "seed": self.seed}
@@ -117,6 +113,5 @@ def with_row(rows: Sequence[dict[str, Any]], row: dict[str, Any]) -> list[dict[s
 
 
 def _check(names: Sequence[str], known: Sequence[str], what: str) -> None:
-    for name in names:
-        if name not in known:
-            raise FactorankError(f"there is no {what} {name!r}; there are {', '.join(known)}")
+    if unknown := [name for name in names if name not in known]:
+        raise FactorankError(f"there is no {what} {unknown[0]!r}; there are {', '.join(known)}")

@@ -53,12 +53,7 @@ class EdgeAttention(nn.Module):
         tokens = tokens.float()  # what the rounds add up to stays in full precision under autocast
         best_fit = best_fit.movedim(-1, -3).flatten(-2)
         return dispatch.edge_rounds(
-            tokens,
-            weights,
-            best_fit,
-            self.rounds.parameters,
-            message=self.value,
-            plain=self._one_by_one,
+            tokens, weights, best_fit, self.rounds.parameters, message=self.value, plain=self._one_by_one
         )
 
     def _one_by_one(self, tokens: Tensor, weights: Tensor, best_fit: Tensor) -> Tensor:

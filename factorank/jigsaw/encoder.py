@@ -159,24 +159,18 @@ class PieceEncoder(Pieces):
     ) -> None:
         super().__init__(grid, piece, width, channels, **options)
         self.features, self.rounds = tuple(features), rounds
-        for name in self.features:
-            if name not in FEATURES:
-                raise ModelError(f"the features of a piece are {', '.join(FEATURES)}, not {name!r}")
-        pixels = piece * piece * channels
-        size = pixels
+        if unknown := [name for name in self.features if name not in FEATURES]:
+            raise ModelError(f"the features of a piece are {', '.join(FEATURES)}, not {unknown[0]!r}")
+        edge, half, contrast = piece * channels, width // 2, "contrast" in self.features
+        size = piece * edge * (1 + contrast)
         if "edges" in self.features:
             # Rows and columns have maps of their own, each for both of its sides.
-            self.edges = nn.Parameter(
-                torch.randn(2, piece * channels, width // 2) * (piece * channels) ** -0.5
-            )
-            size += 4 * (width // 2)
-        if "contrast" in self.features:
-            size += pixels
+            self.edges = nn.Parameter(torch.randn(2, edge, half) * edge**-0.5)
+            size += 4 * half
         if "means" in self.features:
             size += 5 * channels * 2 * WAVES
-        self.edge_attention = None
-        if "neighbours" in self.features:
-            self.edge_attention = EdgeAttention(piece, channels, width, rounds=rounds)
+        neighbours = "neighbours" in self.features
+        self.edge_attention = EdgeAttention(piece, channels, width, rounds=rounds) if neighbours else None
         self.up, self.down = nn.Linear(size, 2 * width), nn.Linear(2 * width, width)
         for linear in (self.up, self.down):
             nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
@@ -186,17 +180,17 @@ class PieceEncoder(Pieces):
         inputs = [pixels.flatten(-3)]
         if "edges" in self.features:
             rows, columns = self.edges
-            inputs += [
-                pixels[..., 0, :, :].flatten(-2) @ rows,
-                pixels[..., -1, :, :].flatten(-2) @ rows,
-                pixels[..., :, 0, :].flatten(-2) @ columns,
-                pixels[..., :, -1, :].flatten(-2) @ columns,
-            ]
+            maps = (rows, rows, columns, columns)
+            inputs += [strip.flatten(-2) @ each for strip, each in zip(_strips(pixels), maps, strict=True)]
         if "contrast" in self.features:
             centred = inputs[0] - inputs[0].mean(-1, keepdim=True)
             inputs.append(centred * (centred.square().mean(-1, keepdim=True) + 64.0**-2).rsqrt())
         if "means" in self.features:
-            inputs.append(_waves(pixels))
+            means = [pixels.mean((-3, -2)), *(strip.mean(-2) for strip in _strips(pixels))]
+            # Of a mean of 4, which is 256 levels, the first wave runs through once.
+            frequencies = torch.exp2(torch.arange(WAVES, device=pixels.device)) * (math.pi / 2)
+            angles = (torch.stack(means, -1)[..., None] * frequencies).flatten(-3)
+            inputs += [angles.sin(), angles.cos()]
         tokens = self.down(F.gelu(self.up(torch.cat(inputs, -1))))
         return tokens if self.edge_attention is None else self.edge_attention(tokens, pixels)
 
@@ -204,21 +198,9 @@ class PieceEncoder(Pieces):
         return super().config() | {"features": list(self.features), "rounds": self.rounds}
 
 
-def _waves(pixels: Tensor) -> Tensor:
-    """The mean colours of the piece and of its top, bottom, left and right edge, ``(*batch, features)``."""
-    means = torch.stack(
-        [
-            pixels.mean((-3, -2)),
-            pixels[..., 0, :, :].mean(-2),
-            pixels[..., -1, :, :].mean(-2),
-            pixels[..., :, 0, :].mean(-2),
-            pixels[..., :, -1, :].mean(-2),
-        ],
-        -1,
-    )
-    frequencies = torch.exp2(torch.arange(WAVES, device=pixels.device)) * (math.pi / 2)  # 4 is 256 levels
-    angles = (means[..., None] * frequencies).flatten(-3)
-    return torch.cat([angles.sin(), angles.cos()], -1)
+def _strips(pixels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The pixels at the top, bottom, left and right edge of pieces, ``(*batch, piece, channels)`` each."""
+    return pixels[..., 0, :, :], pixels[..., -1, :, :], pixels[..., :, 0, :], pixels[..., :, -1, :]
 
 
 class PieceConvolution(Pieces):

@@ -101,19 +101,15 @@ def setting_of(model: JigsawModel, run: str | Path | None = None) -> JigsawSetti
         raise FactorankError(f"{run} has no setting.json, which says how its baseline was trained")
     encoder = pieces_of(model)
     features = ["mlp", *encoder.features] if isinstance(encoder, PieceEncoder) else ["convolution"]
+    shared = ("objective", "masks", "width", "depth", "heads", "dropout")
     return JigsawSetting(
         label="shipped",
         grid=encoder.grid,
         code=model.code.name,
-        objective=model.objective,
-        masks=model.masks,
         direction=encoder.direction,
         encoder="+".join(features),
         rounds=getattr(encoder, "rounds", 1),
         hints=float(encoder.slots is not None),
         aligned=encoder.aligned,
-        width=model.width,
-        depth=model.depth,
-        heads=model.heads,
-        dropout=model.dropout,
+        **{name: getattr(model, name) for name in shared},
     )

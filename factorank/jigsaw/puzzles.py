@@ -129,9 +129,7 @@ class Puzzles:
             across = torch.where(mirrored, self.side - 1 - across, across)
         if "crop" in self.augment:
             moved = torch.randint(-PAD, PAD + 1, (2, batch_size, 1, 1), generator=generator, device=device)
-            down, across = (
-                _reflect(at + by, self.side) for at, by in zip((down, across), moved, strict=True)
-            )
+            down, across = _reflect(down + moved[0], self.side), _reflect(across + moved[1], self.side)
         start = picture[:, None, None] * self.side + down
         index = start[..., :, None] * self.side + across[..., None, :]
         pieces = self.pixels.index_select(0, index.flatten()).view(*index.shape, -1)
@@ -171,12 +169,11 @@ def augmentations(text: str) -> tuple[str, ...]:
     (('crop', 'flip'), ())
     """
     names = () if text == "none" else tuple(text.split("+"))
-    for name in names:
-        if name not in AUGMENTATIONS:
-            raise FactorankError(
-                f"{{parameter}} is 'none' or some of {', '.join(AUGMENTATIONS)} joined by +, not {text!r}",
-                parameter="augment",
-            )
+    if not {*names} <= {*AUGMENTATIONS}:
+        raise FactorankError(
+            f"{{parameter}} is 'none' or some of {', '.join(AUGMENTATIONS)} joined by +, not {text!r}",
+            parameter="augment",
+        )
     return names
 
 

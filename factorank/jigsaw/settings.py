@@ -72,7 +72,6 @@ class JigsawSetting:
     """Training steps; the learning rate falls to zero with them. None: as many as there is time for."""
     seconds: float | None = 300.0
     """Training time; the learning rate falls to zero with it unless ``steps`` is set."""
-
     model_options: dict[str, Any] = field(default_factory=dict)
     """Further arguments of a baseline's class, such as a temperature or a layout."""
 
@@ -134,18 +133,15 @@ class JigsawSetting:
     @property
     def train_settings(self) -> TrainSettings:
         """The settings of the training; a run that its time ends has as many steps as it takes."""
+        shared = ("batch_size", "optimizer", "warmup", "weight_decay", "seed")
         return TrainSettings(
             steps=self.steps or ENDLESS,
             schedule="cosine" if self.steps else "time",
-            batch_size=self.batch_size,
-            optimizer=self.optimizer,
             lr=self.lr_used,
-            warmup=self.warmup,
-            weight_decay=self.weight_decay,
             clip=self.clip or None,
             ema=self.ema or None,
-            seed=self.seed,
             log_every=100,
+            **{name: getattr(self, name) for name in shared},
         )
 
     def filled(self) -> "JigsawSetting":

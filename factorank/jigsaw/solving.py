@@ -13,7 +13,6 @@ from factorank.errors import FactorankError
 from factorank.jigsaw.model import JigsawModel
 from factorank.kernels.gpu.graphs import replayed
 from factorank.models import PermutationLaw, PermutationModel
-from factorank.models.autoregressive import AutoregressiveLaw
 from factorank.models.network import evaluating
 
 
@@ -48,20 +47,15 @@ def solve_puzzles(model: JigsawModel, pieces: Tensor, search: Search | None = No
             return model.solve(pieces, beam=search.beam)
         if assigns(model, search):
             return best_assignment(value_log_probs(model, pieces))
-        if model.objective == "masked":
-            return replayed(
-                model, search, lambda p: law_of(model, p, search).mode, pieces, len(pieces) * model.n
-            )
-        law = law_of(model, pieces, search)
-        if search.beam is not None and isinstance(law, AutoregressiveLaw):
-            return law.beam(search.beam)[0][:, 0]
-        return law.mode
+        if model.objective == "autoregressive":
+            return law_of(model, pieces, search).mode
+        return replayed(model, search, lambda p: law_of(model, p, search).mode, pieces, len(pieces) * model.n)
 
 
 def law_of(model: PermutationModel, pieces: Tensor, search: Search) -> PermutationLaw:
     """The law that is searched."""
     if model.objective == "autoregressive":
-        return model.distribution(pieces, nfe=search.nfe, unmask=search.unmask)
+        return model.distribution(pieces, nfe=search.nfe, unmask=search.unmask, beam=search.beam)
     nfe = 1 if search.nfe is None else search.nfe
     return model.distribution(pieces, nfe=nfe, unmask=search.unmask or "confident")
 

@@ -12,13 +12,14 @@ model draws forest, fortes, foster and softer. :mod:`factorank.experiments.unscr
 
 from factorank.unscramble.encoder import LetterContext
 from factorank.unscramble.law import (
+    WEIGHTS,
     check_letters,
     law_of_letters,
     likely_words,
+    load,
     spell,
     word_probabilities,
 )
-from factorank.unscramble.shipped import WEIGHTS, load
 
 __all__ = [
     "WEIGHTS",

@@ -1,6 +1,8 @@
-"""The law of the orders of some letters, and the words that it gives probability to."""
+"""The law of the orders of some letters, the words that it gives probability to, and the trained model."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -8,9 +10,20 @@ from torch import Tensor
 from factorank.data.words import LETTERS, spellings
 from factorank.errors import FactorankError
 from factorank.models import PermutationLaw, PermutationModel, TokenContext
-from factorank.unscramble.shipped import load
 
 SHORTEST = 3
+WEIGHTS = Path(__file__).parents[1] / "weights" / "unscramble"
+
+
+def load(folder: str | os.PathLike[str] = WEIGHTS) -> PermutationModel:
+    """A trained model of letters: the one in a folder, or in ``model`` there; the shipped one by default."""
+    folder = Path(folder)
+    if not (folder / "config.json").exists() and (folder / "model" / "config.json").exists():
+        folder = folder / "model"  # the folder of a whole run
+    model = PermutationModel.from_pretrained(folder)
+    if not isinstance(model.context, TokenContext) or "".join(model.context.vocabulary) != LETTERS:
+        raise FactorankError(f"the model in {folder} does not order letters")
+    return model
 
 
 def likely_words(
@@ -87,23 +100,17 @@ def spell(letters: str, order: Sequence[int]) -> str:
 def check_letters(letters: str, longest: int) -> str:
     """The letters in lower case, or an error that says what is wrong with them."""
     lower = letters.strip().lower()
+    strange = [(place, letter) for place, letter in enumerate(lower, start=1) if letter not in LETTERS]
     if not lower:
-        raise FactorankError(
-            f"there are no letters to unscramble; give {SHORTEST} to {longest}, a to z",
-            parameter="letters",
-        )
-    for place, letter in enumerate(lower, start=1):
-        if letter not in LETTERS:
-            raise FactorankError(
-                f"letters are a to z, but {letters!r} holds {letter!r} at place {place}",
-                parameter="letters",
-            )
-    if not SHORTEST <= len(lower) <= longest:
-        raise FactorankError(
-            f"the model orders {SHORTEST} to {longest} letters, but {letters!r} has {len(lower)}",
-            parameter="letters",
-        )
-    return lower
+        message = f"there are no letters to unscramble; give {SHORTEST} to {longest}, a to z"
+    elif strange:
+        place, letter = strange[0]
+        message = f"letters are a to z, but {letters!r} holds {letter!r} at place {place}"
+    elif not SHORTEST <= len(lower) <= longest:
+        message = f"the model orders {SHORTEST} to {longest} letters, but {letters!r} has {len(lower)}"
+    else:
+        return lower
+    raise FactorankError(message, parameter="letters")
 
 
 def _device(model: PermutationModel) -> torch.device:

@@ -147,7 +147,7 @@ def test_a_folder_of_another_setting_is_refused(tmp_path):
         fr.FactorankError, match="two settings have the name default-2x2-lehmer-masked-0; give"
     ):
         jigsaw.run([chosen, chosen], tmp_path, pictures=PICTURES)
-    with pytest.raises(fr.FactorankError, match="from the 'test' or the 'held_out' split, not 'train'"):
+    with pytest.raises(fr.FactorankError, match="of the 'test' or the 'held_out' split, not 'train'"):
         Scoring(split="train")
 
 
