@@ -96,9 +96,7 @@ class Scoring:
 
     def __post_init__(self) -> None:
         if self.split not in SPLITS:
-            raise FactorankError(
-                f"pictures are those of the 'test' or the 'held_out' split, not {self.split!r}"
-            )
+            raise FactorankError(f"pictures are of the 'test' or the 'held_out' split, not {self.split!r}")
 
 
 def score(

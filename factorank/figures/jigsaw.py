@@ -138,12 +138,6 @@ def _style(method: str, label: str | None) -> dict[str, Any]:
         style = {"color": "0.45", "marker": mark, "linestyle": "--", "linewidth": 1.2, "label": name}
         # Baselines that lie on one another stay visible.
         return style | ({"markersize": 9, "markerfacecolor": "white"} if method == "gumbel-sinkhorn" else {})
-    style = {"color": "black", "marker": "o", "markersize": 6, "linewidth": 1.6}
     if label == "default":
-        return style | {"label": "factorank, one evaluation"}
-    return style | {
-        "color": "0.7",
-        "marker": "D",
-        "linewidth": 1.2,
-        "label": "factorank, the paper's network",
-    }
+        return {"color": "black", "marker": "o", "linewidth": 1.6, "label": "factorank, one evaluation"}
+    return {"color": "0.7", "marker": "D", "linewidth": 1.2, "label": "factorank, the paper's network"}
