@@ -52,6 +52,8 @@ class PermutationDistribution(Distribution):
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
     support = permutation
     has_enumerate_support = True
+    _batched: ClassVar[tuple[str, ...]] = ()
+    """Further attributes that ``expand`` expands: tensors ``(*batch, *own)`` and laws."""
     error: ClassVar[type[FactorankError]] = DistributionError
     """What is raised for a request that the law cannot meet."""
     largest_enumerated: int = LARGEST_ENUMERATED
@@ -222,9 +224,11 @@ class PermutationDistribution(Distribution):
         shape = torch.Size(batch_shape)
         new = type(self).__new__(type(self)) if _instance is None else _instance
         for name, value in self.__dict__.items():
-            if isinstance(value, Tensor) and name in self.arg_constraints:
-                own = value.shape[len(self.batch_shape) :]
-                value = value.expand(shape + own)
+            if name in self.arg_constraints or name in self._batched:
+                if isinstance(value, Tensor):
+                    value = value.expand(shape + value.shape[len(self.batch_shape) :])
+                elif isinstance(value, PermutationDistribution):
+                    value = value.expand(shape)
             new.__dict__[name] = value
         new._batch_shape = shape
         return new

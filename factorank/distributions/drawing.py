@@ -37,20 +37,15 @@ def map_uniform(
 _PIECE = 1 << 14
 
 
-def log_(values: Tensor) -> Tensor:
-    """``values.log_()``, on the CPU by numpy: torch wakes its threads even for a few thousand logarithms."""
+def log_(values: Tensor, log: np.ufunc = np.log) -> Tensor:
+    """``values.log_()`` or, with ``np.log1p``, ``values.log1p_()``.
+
+    On the CPU by numpy: torch wakes its threads even for a few thousand logarithms.
+    """
     if values.is_cuda:
-        return values.log_()
+        return values.log_() if log is np.log else values.log1p_()
     with np.errstate(divide="ignore"):
-        np.log(values.numpy(), out=values.numpy())
-    return values
-
-
-def log1p_(values: Tensor) -> Tensor:
-    """``values.log1p_()``, as :func:`log_`."""
-    if values.is_cuda:
-        return values.log1p_()
-    np.log1p(values.numpy(), out=values.numpy())
+        log(values.numpy(), out=values.numpy())
     return values
 
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from factorank.distributions.factorized import GeometricDistribution, draw_geometric, times_log
 from factorank.distributions.fitting.checks import complete_votes, reference_order
 from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
-from factorank.distributions.fitting.generalized_mallows import best_phis, climb, log_likelihood
+from factorank.distributions.fitting.dispersion import best_phis, climb, log_likelihood
 from factorank.distributions.fitting.report import FitReport
-from factorank.distributions.geometric import GeometricDistribution, draw_geometric, times_log
 from factorank.distributions.parameters import (
     as_orders,
     as_reals,

@@ -7,8 +7,7 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.factorized import FactorizedDistribution, expected
-from factorank.distributions.geometric import code_sizes, times_log
+from factorank.distributions.factorized import FactorizedDistribution, code_sizes, expected, times_log
 from factorank.distributions.mallows import Mallows
 from factorank.distributions.parameters import compact, relative_to
 from factorank.distributions.places import insertion_precedence

@@ -10,12 +10,12 @@ from torch.distributions import constraints
 
 from factorank.codes import code
 from factorank.distances import kendall
+from factorank.distributions.factorized import GeometricDistribution, draw_geometric, times_log
 from factorank.distributions.fitting.checks import Unranked, check_unused, complete_votes, reference_order
 from factorank.distributions.fitting.consensus import disagreement, kemeny, pairwise_counts
 from factorank.distributions.fitting.dispersion import fit_mallows_phi
 from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
 from factorank.distributions.fitting.report import FitError, FitReport
-from factorank.distributions.geometric import GeometricDistribution, draw_geometric, times_log
 from factorank.distributions.parameters import (
     as_orders,
     as_reals,

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.drawing import log1p_, log_, map_uniform
+from factorank.distributions.drawing import log_, map_uniform
 from factorank.distributions.fitting.checks import Unranked, check_strength, padded_orders, row_weights
 from factorank.distributions.fitting.choices import beats, climb, collect_choices, explain, split_choices
 from factorank.distributions.fitting.graphs import strongly_connected
@@ -158,9 +158,8 @@ class PlackettLuce(PermutationDistribution):
 
     def _entropy(self) -> Tensor:
         reached, choice = self._choices("entropy")
-        uncertainty = -torch.where(choice > 0, choice * torch.where(choice > 0, choice, 1.0).log(), 0.0).sum(
-            -1
-        )
+        logs = torch.where(choice > 0, choice, 1.0).log()
+        uncertainty = -torch.where(choice > 0, choice * logs, 0.0).sum(-1)
         return (reached * uncertainty).sum(-1).expand(self.batch_shape)
 
     def _marginals(self) -> Tensor:
@@ -182,9 +181,8 @@ class PlackettLuce(PermutationDistribution):
             )
         member = _members(n, self.device)
         scores = torch.where(member, logits[..., None, :], -torch.inf)
-        scores = torch.where(
-            member.any(-1, keepdim=True), scores, 0.0
-        )  # nothing is chosen from the empty set
+        # Nothing is chosen from the empty set.
+        scores = torch.where(member.any(-1, keepdim=True), scores, 0.0)
         choice = torch.where(member, scores.softmax(-1), 0.0)
         sets = torch.arange(2**n, device=self.device)
         larger = (sets[:, None] | 2 ** torch.arange(n, device=self.device)).masked_fill(member, 0)
@@ -193,7 +191,8 @@ class PlackettLuce(PermutationDistribution):
         for size in reversed(range(n)):  # a set is reached from those with one item more
             here = sizes == size
             before = larger[here]
-            step = torch.where(member[here], 0.0, reached[..., before] * _taken(choice, before)).sum(-1)
+            taken = choice[..., before, torch.arange(n, device=self.device)]  # each item, from the set before
+            step = torch.where(member[here], 0.0, reached[..., before] * taken).sum(-1)
             reached = reached.masked_scatter(here.expand_as(reached), step)
         return reached, choice
 
@@ -201,11 +200,6 @@ class PlackettLuce(PermutationDistribution):
 def _members(n: int, device: torch.device) -> Tensor:
     """Bool ``(2^n, n)``: which items a set holds."""
     return (torch.arange(2**n, device=device)[:, None] >> torch.arange(n, device=device)) & 1 == 1
-
-
-def _taken(choice: Tensor, before: Tensor) -> Tensor:
-    """The probability that item i is chosen from set ``before[s, i]``: ``(*batch, s, i)``."""
-    return choice[..., before, torch.arange(before.shape[-1], device=before.device)]
 
 
 def chain_log_prob(scores: Tensor) -> Tensor:
@@ -234,7 +228,7 @@ def listed_log_prob(logits: Tensor, orders: Tensor, unranked: str | None) -> Ten
 
 def log_exponential_(uniform: Tensor) -> Tensor:
     """Turn float64 uniforms into logarithms of standard exponential times, in place."""
-    return log_(log1p_(uniform.neg_()).neg_())
+    return log_(log_(uniform.neg_(), np.log1p).neg_())
 
 
 def order_of_clocks(times: Tensor) -> Tensor:

@@ -152,31 +152,24 @@ def _check_table(table: Tensor, name: str) -> None:
     n = table.shape[-1]
     inside = torch.ones(n, n, dtype=torch.bool, device=table.device).tril()
     if name == "logits":
-        bad = (table.isnan() | (table == math.inf)) & inside
-        _refuse(table, bad, "RIM takes logits below infinity")
-        empty = ~((table > -math.inf) & inside).any(-1)
+        faults = {"logits below infinity": (table.isnan() | (table == math.inf)) & inside}
+        unlike = ~((table > -math.inf) & inside).any(-1)
         what = "some finite logit in each row"
     else:
-        _refuse(table, ~(table >= 0), "RIM takes probabilities of 0 or more")
-        _refuse(
-            table,
-            (table != 0) & ~inside,
-            "RIM takes zero probabilities above the diagonal (row i has slots 0..i)",
-        )
+        zero = "zero probabilities above the diagonal (row i has slots 0..i)"
+        faults = {"probabilities of 0 or more": ~(table >= 0), zero: (table != 0) & ~inside}
         tolerance = 1e-4 if table.dtype.itemsize < 8 else 1e-6
-        empty = (table.sum(-1) - 1).abs() > tolerance * max(n, 1) ** 0.5
+        unlike = (table.sum(-1) - 1).abs() > tolerance * max(n, 1) ** 0.5
         what = "probabilities that sum to one in each row"
-    if empty.any():
-        place = tuple(int(i) for i in empty.nonzero()[0])
+    for allowed, bad in faults.items():
+        for place in bad.nonzero()[:1].tolist():
+            raise DistributionError(
+                f"RIM takes {allowed}, but at {place} there is {table[tuple(place)].item():.6g}"
+            )
+    for place in unlike.nonzero()[:1].tolist():
         raise DistributionError(
-            f"RIM takes {what}, but row {list(place)} sums to {table[place].sum().item():.6g}"
+            f"RIM takes {what}, but row {place} sums to {table[tuple(place)].sum().item():.6g}"
         )
-
-
-def _refuse(table: Tensor, bad: Tensor, what: str) -> None:
-    if bad.any():
-        place = tuple(int(i) for i in bad.nonzero()[0])
-        raise DistributionError(f"{what}, but at {list(place)} there is {table[place].item():.6g}")
 
 
 def insertion_shares(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.distributions.geometric import draw_geometric, geometric_sums
+from factorank.distributions.factorized import draw_geometric, geometric_sums
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000])

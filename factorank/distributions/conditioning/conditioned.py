@@ -4,11 +4,10 @@ These are: all items were observed, the uniform law, and any law on few items.
 """
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.types import _size
 
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.rules import ImpossibleObservation, conditioning_rule
@@ -25,6 +24,7 @@ class Conditioned(PermutationDistribution):
     others.
     """
 
+    _batched: ClassVar[tuple[str, ...]] = ("law", "_log_evidence")
     law: PermutationDistribution
     """The law before the observation."""
     observed: Tensor
@@ -58,13 +58,6 @@ class Conditioned(PermutationDistribution):
     def agrees(self, order: Tensor) -> Tensor:
         """Whether each order has the observed items in the observed order: bool ``(*sample, *batch)``."""
         return agrees(order, self.observed)
-
-    def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
-        new = super().expand(batch_shape, _instance)
-        new.law = self.law.expand(batch_shape)
-        if self._log_evidence is not None:
-            new._log_evidence = self._log_evidence.expand(batch_shape)
-        return new
 
     @property
     def device(self) -> torch.device:
@@ -149,18 +142,15 @@ conditioning_rule(Uniform)(lambda law, observed, effort: ConditionedUniform(law,
 class ConditionedByEnumeration(Conditioned):
     """A law on few items given the order of some; exact, from a list of all orders that agree."""
 
+    _batched = (*Conditioned._batched, "_log_probs")
+
     def __init__(self, law: PermutationDistribution, observed: Tensor) -> None:
         orders, log_probs = law._enumerated("condition")
         self.law, self.observed = law, observed
         kept = self.agrees(orders)
-        self._orders, self._log_probs = orders[kept], log_probs[kept]
-        super().__init__(law, observed, self._log_probs.logsumexp(0))
+        self._orders, self._log_probs = orders[kept], log_probs[kept].movedim(0, -1)
+        super().__init__(law, observed, self._log_probs.logsumexp(-1))
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        log_probs = self._log_probs.movedim(0, -1) - self.log_evidence[..., None]
+        log_probs = self._log_probs - self.log_evidence[..., None]
         return self._orders[draw_index(log_probs.expand(*shape, *self.batch_shape, -1), generator)]
-
-    def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
-        new = super().expand(batch_shape, _instance)
-        new._log_probs = self._log_probs.movedim(0, -1).expand(*batch_shape, -1).movedim(-1, 0)
-        return new

@@ -1,10 +1,7 @@
 """Factorized laws given the order of some items: exact by dynamic programming, up to a number of states."""
 
-from typing import Self
-
 import torch
 from torch import Tensor
-from torch.types import _size
 
 from factorank.codes import code
 from factorank.distributions.conditioning.approximate import AMPConditioned
@@ -21,6 +18,7 @@ class ConditionedFactorized(Conditioned):
     The dynamic programme is run once for each row of the batch.
     """
 
+    _batched = (*Conditioned._batched, "_rows")
     law: FactorizedDistribution
 
     def __init__(self, law: FactorizedDistribution, observed: Tensor) -> None:
@@ -40,11 +38,6 @@ class ConditionedFactorized(Conditioned):
         """The digits' log-probabilities of each row of the batch, ``(rows, n, n)``."""
         n, batch = self.law.n, self.law.batch_shape
         return self.law._digits(self._code).expand(*batch, n, n).reshape(batch.numel(), n, n)
-
-    def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
-        new = super().expand(batch_shape, _instance)
-        new._rows = self._rows.expand(batch_shape)
-        return new
 
     @property
     def mode(self) -> Tensor:

@@ -1,11 +1,9 @@
 """Any law given the order of some items, by rejection: the last resort, where nothing exact is feasible."""
 
 import math
-from typing import Self
 
 import torch
 from torch import Tensor
-from torch.types import _size
 
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.conditioned import Conditioned, ConditionedByEnumeration
@@ -50,6 +48,7 @@ class ConditionedByRejection(Conditioned):
     """
 
     exact = False
+    _batched = (*Conditioned._batched, "log_evidence_error", "effective_sample_size", "_estimated_marginals")
     log_evidence_error: Tensor
     """The standard error of ``log_evidence``, ``(*batch,)``."""
     effective_sample_size: Tensor
@@ -106,13 +105,6 @@ class ConditionedByRejection(Conditioned):
     def _agreed(self, orders: Tensor) -> Tensor:
         agreed = self.agrees(orders)
         return agreed if self.law.support is permutation else agreed & is_permutation(orders)
-
-    def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
-        new = super().expand(batch_shape, _instance)
-        for name in ("log_evidence_error", "effective_sample_size"):
-            setattr(new, name, getattr(self, name).expand(batch_shape))
-        new._estimated_marginals = self._estimated_marginals.expand(*batch_shape, self.n, self.n)
-        return new
 
     @torch.no_grad()
     def _log_prob(self, order: Tensor) -> Tensor:

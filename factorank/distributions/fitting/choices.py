@@ -21,6 +21,11 @@ class Choices:
     stages: np.ndarray
     weights: np.ndarray
 
+    def chosen(self) -> tuple[np.ndarray, np.ndarray]:
+        """The ranking that each entry of ``items`` belongs to, and whether it was chosen there."""
+        owner = np.repeat(np.arange(len(self.stages)), np.diff(self.starts))
+        return owner, np.arange(len(self.items)) - self.starts[owner] < self.stages[owner]
+
 
 def collect_choices(
     rows: np.ndarray, lengths: np.ndarray, weights: np.ndarray, n: int, below: bool
@@ -41,9 +46,7 @@ def collect_choices(
 def beats(data: Choices, n: int) -> np.ndarray:
     """Who is placed directly above whom, somewhere: bool ``(n, n)``; its closure says who beats whom."""
     edges = np.zeros((n, n), dtype=bool)
-    owner = np.repeat(np.arange(len(data.stages)), np.diff(data.starts))
-    place = np.arange(len(data.items)) - data.starts[owner]
-    chosen = place < data.stages[owner]
+    owner, chosen = data.chosen()
     here = np.flatnonzero(chosen)
     edges[data.items[here], data.items[here + 1]] = True
     # The last choice was made against all that were left, of which only the first is its neighbour.
@@ -57,10 +60,8 @@ def split_choices(data: Choices, parts: list[np.ndarray]) -> Choices:
     label = np.empty(sum(map(len, parts)), dtype=np.int64)
     for name, part in enumerate(parts):
         label[part] = name
-    owner = np.repeat(np.arange(len(data.stages)), np.diff(data.starts))
-    place = np.arange(len(data.items)) - data.starts[owner]
     # An item that was not chosen but left over is as good as listed only if it is the single last one.
-    chosen = place < data.stages[owner]
+    owner, chosen = data.chosen()
     key = owner * (int(label.max()) + 1) + label[data.items]
     by = np.argsort(key, kind="stable")
     _, first, sizes = np.unique(key[by], return_index=True, return_counts=True)

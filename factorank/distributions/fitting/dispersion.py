@@ -1,11 +1,15 @@
-r"""The moment equation of a dispersion.
+r"""Dispersions by their moment equation, and the reference of generalized Mallows.
 
 A truncated geometric variable on 0..m-1 with :math:`P(v) ∝ φ^{v}`, :math:`φ = e^{-θ}`, has mean
 :math:`1/(e^{θ}-1) - m/(e^{mθ}-1)`, falling from (m-1)/2 at θ = 0 to 0. A likelihood of such variables is
-largest where the means agree with the data.
+largest where the means agree with the data. ``shares[a, b]`` is the share of the votes that put a above b.
 """
 
+from functools import lru_cache
+
 import numpy as np
+
+from factorank.distributions.fitting.consensus import move
 
 
 def solve(means: np.ndarray, sizes: np.ndarray, scales: np.ndarray | None = None) -> np.ndarray:
@@ -52,3 +56,66 @@ def fit_mallows_phi(
         return 0.0, 0.0 if (places[:-1] > 0).all() else -total * float(np.log(sizes[places == 0]).sum())
     theta = -np.log(phi)
     return phi, -total * float(theta * distance + log_normaliser(theta * places, sizes).sum())
+
+
+def best_phis(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The dispersions of maximum likelihood around an order."""
+    phis = solve(_means(shares, order), np.arange(1.0, len(order) + 1)[:, None])
+    phis[:1] = 1.0  # the first item has a single slot; any value will do
+    return phis
+
+
+def log_likelihood(shares: np.ndarray, order: np.ndarray) -> float:
+    """The log-likelihood of an order, a vote, at the best dispersions."""
+    means, phis = _means(shares, order), best_phis(shares, order)
+    spread = phis > 0  # φ = 0 stands for a mean of 0, which costs nothing
+    theta = -np.log(phis[spread])
+    sizes = np.arange(1.0, len(order) + 1)[spread]
+    return -float((theta * means[spread] + log_normaliser(theta, sizes)).sum())
+
+
+def climb(shares: np.ndarray, order: np.ndarray, max_moves: int) -> tuple[np.ndarray, int, bool]:
+    """The best move of one item while it raises the likelihood; order, moves, whether no move was left."""
+    value = log_likelihood(shares, order)
+    for moves in range(max_moves):
+        estimates = _after_moves(shares, order)
+        for place in np.argsort(-estimates, axis=None)[:3]:  # interpolated: try a few, exactly
+            i, k = np.unravel_index(int(place), estimates.shape)
+            moved = move(order, int(i), int(k))
+            moved_value = log_likelihood(shares, moved)
+            if moved_value > value + 1e-12:
+                order, value = moved, moved_value
+                break
+        else:
+            return order, moves, True
+    return order, max_moves, False
+
+
+def _means(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The mean of d_i: how many of the items ahead of i in the reference come after it in a vote."""
+    return np.tril(shares[np.ix_(order, order)], -1).sum(1)
+
+
+def _after_moves(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """``[i, k]``: about the log-likelihood, a vote, after moving place i's item to place k; -inf at i = k."""
+    from factorank.kernels.fitting import likelihood_after_moves
+
+    inside = np.ascontiguousarray(shares[np.ix_(order, order)])
+    return likelihood_after_moves(inside, _table(1 << (len(order) - 1).bit_length()))
+
+
+_GRID = 512
+
+
+@lru_cache(maxsize=16)
+def _table(n: int) -> np.ndarray:
+    """``[i, g]``: the best log-likelihood of d_i at a mean of (g / grid)² of its largest, i / 2.
+
+    The square spreads small means, where the likelihood is steep.
+    """
+    sizes = np.arange(1.0, n + 1)[:, None]
+    means = (np.arange(_GRID + 1) / _GRID) ** 2 * (sizes - 1) / 2
+    phis = solve(means.reshape(-1), np.repeat(sizes, _GRID + 1, axis=0)).reshape(means.shape)
+    phis[0] = 1.0
+    theta = -np.log(np.where(phis > 0, phis, 1.0))
+    return np.where(phis > 0, -theta * means - log_normaliser(theta, sizes), 0.0)

@@ -18,8 +18,7 @@ from factorank.distributions.fitting.checks import (
     ranks_of_padded,
 )
 from factorank.distributions.fitting.consensus import disagreement, kemeny, pairwise_counts
-from factorank.distributions.fitting.dispersion import fit_mallows_phi
-from factorank.distributions.fitting.generalized_mallows import best_phis, climb
+from factorank.distributions.fitting.dispersion import best_phis, climb, fit_mallows_phi
 from factorank.distributions.fitting.graphs import strongly_connected
 from factorank.distributions.fitting.report import FitError
 from factorank.distributions.generalized_mallows import GeneralizedMallows

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.conditioning.amp import cumulated, new_seed, relations
+from factorank.distributions.factorized import geometric_table
 from factorank.distributions.fitting.checks import Unranked, check_unused, row_weights
 from factorank.distributions.fitting.consensus import disagreement, kemeny
 from factorank.distributions.fitting.dispersion import fit_mallows_phi
 from factorank.distributions.fitting.em import EMSettings, cluster_voters, empty_components, rounds
 from factorank.distributions.fitting.report import FitError, FitReport
-from factorank.distributions.geometric import geometric_table
 from factorank.distributions.partial_orders import PartialOrders
 
 PARTIAL_EM = EMSettings(max_iterations=100, tolerance=1e-4, samples=50)

@@ -6,7 +6,7 @@ import torch
 
 import factorank as fr
 from factorank.distributions.fitting.consensus import move
-from factorank.distributions.fitting.generalized_mallows import _after_moves, log_likelihood
+from factorank.distributions.fitting.dispersion import _after_moves, log_likelihood
 
 
 def truth():
