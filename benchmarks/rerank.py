@@ -17,9 +17,9 @@ from benchmarks.timing import show
 from factorank.data.ratings import Ratings
 from factorank.experiments.record import provenance, write_results
 from factorank.rerank import Catalogue, Lists, Ranker, preset
-from factorank.rerank.new_model import new_model
+from factorank.rerank.lists import list_reference
 from factorank.rerank.place_probabilities import list_law
-from factorank.rerank.reference import list_reference
+from factorank.rerank.training import new_model
 
 ITEMS = 1000
 

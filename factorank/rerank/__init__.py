@@ -22,13 +22,11 @@ items), ``objective`` (the training loss), ``place_probabilities`` (the law of a
 """
 
 from factorank.rerank import evaluation
-from factorank.rerank.catalogue import Catalogue
+from factorank.rerank.catalogue import Catalogue, read_user
 from factorank.rerank.lists import Lists
-from factorank.rerank.query import Query
 from factorank.rerank.ranker import Ranker
-from factorank.rerank.reranking import RankedItem, Reranking
+from factorank.rerank.reranking import Query, RankedItem, Reranking
 from factorank.rerank.settings import PRESETS, Setting, preset
-from factorank.rerank.user_file import read_user
 
 __all__ = [
     "PRESETS",

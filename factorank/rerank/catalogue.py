@@ -1,14 +1,17 @@
-"""Items by the names that users have for them: ids, titles, and features of new items."""
+"""Items by the names that users have for them: ids, titles, features of new items, a file of ratings."""
 
+import csv
 import difflib
+import math
+import os
 from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from factorank.errors import FactorankError
+from factorank.errors import FactorankError, RatingsError
 
 Item = Hashable
 """An item as a user names it: an id, as text or number, or a title."""
@@ -28,9 +31,7 @@ class Catalogue:
         self, ids: Sequence[Any], titles: Sequence[str] | None = None, features: Sequence[str] = ()
     ) -> None:
         self.ids, self.titles, self.features = list(ids), None if titles is None else list(titles), features
-        self._index: dict[Any, int] = {}
-        for index, name in enumerate(self.ids):
-            self._index[name] = index
+        self._index: dict[Any, int] = {name: index for index, name in enumerate(self.ids)}
         for index, name in enumerate(self.ids):
             self._index.setdefault(str(name), index)
         self._ambiguous = set()
@@ -56,24 +57,22 @@ class Catalogue:
         >>> Catalogue([10, 20], ["Toy Story (1995)", "Heat (1995)"]).near("heat")
         ['Heat (1995)']
         """
-        names = [str(name) for name in (self.titles or self.ids)]
+        lower = {name.lower(): name for name in map(str, self.titles or self.ids)}
         text = str(item).lower().strip()
         if not text or text.isdigit():
             return []
-        within = sorted((name for name in names if text in name.lower()), key=lambda name: (len(name), name))
-        if within:
-            # "Heat" begins "Heat (1995)", which is nearer than a longer title that has it inside.
-            return sorted(within, key=lambda name: not name.lower().startswith(text))[:most]
-        lower = {name.lower(): name for name in names}
-        return [lower[name] for name in difflib.get_close_matches(text, lower, most)]
+        # "Heat" begins "Heat (1995)", which is nearer than a longer title that has it inside.
+        within = sorted((not name.startswith(text), len(name), name) for name in lower if text in name)
+        near = [name for *_, name in within[:most]] or difflib.get_close_matches(text, lower, most)
+        return [lower[name] for name in near]
 
     def names(self, items: Sequence[Item]) -> list[str]:
         """What to call items in text: their titles, or else the names that the caller used."""
-        indices = [self.index(item) for item in items]
-        return [
-            str(item) if index is None or self.titles is None else self.titles[index]
-            for item, index in zip(items, indices, strict=True)
-        ]
+        names = []
+        for item in items:
+            index = self.index(item)
+            names.append(str(item) if index is None or self.titles is None else self.titles[index])
+        return names
 
     def feature_row(self, item: Item, features: Mapping[str, float] | Sequence[float]) -> list[float]:
         """The features of a new item in the order of the model's; NaN where a mapping leaves them out."""
@@ -91,10 +90,30 @@ class Catalogue:
         return [float(value) for value in features]
 
 
-def whole_numbers(values: Any) -> Tensor | None:
-    """A tensor or array of integers as an int64 tensor on the CPU, None for anything else."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return torch.from_numpy(values.astype(np.int64))
-    if isinstance(values, Tensor) and not values.is_floating_point() and values.dtype != torch.bool:
-        return values.to(torch.int64).cpu()
-    return None
+def read_user(path: str | os.PathLike[str]) -> list[str] | dict[str, float]:
+    """The ratings of a CSV with the columns ``item`` and ``rating`` (NaN where that is empty), or the order,
+    best first, of one with a column ``item`` alone.
+
+    An item on two lines is refused, as is a rating that is no number.
+    """
+    with Path(path).open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.DictReader(file)
+        columns = [str(name).strip().lower() for name in lines.fieldnames or ()]
+        if "item" not in columns:
+            raise RatingsError(f"{path}:1: expected the columns item and rating, or item alone")
+        lines.fieldnames = columns
+        ratings: dict[str, float] = {}
+        for line in lines:
+            where, item = f"{path}:{lines.line_num}:", (line["item"] or "").strip()
+            if not item:
+                raise RatingsError(f"{where} there is no item")
+            if item in ratings:
+                raise RatingsError(f"{where} {item!r} was on an earlier line already")
+            text = (line.get("rating") or "").strip()
+            try:
+                ratings[item] = float(text) if text else math.nan
+            except ValueError:
+                raise RatingsError(f"{where} {item!r} is rated {text!r}, which is no number") from None
+            if math.isinf(ratings[item]):
+                raise RatingsError(f"{where} {item!r} is rated {text!r}")
+    return ratings if "rating" in columns else list(ratings)

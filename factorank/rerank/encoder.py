@@ -110,11 +110,11 @@ class FeatureContext(ItemContext):
         spread = ratings.std(correction=0)
         self.rating_scale.copy_(torch.stack([ratings.mean(), spread if spread > 0 else spread + 1]))
 
-    def set_features(self, features: Tensor, together: Sequence[slice] = ()) -> None:
+    def set_features(self, features: Tensor, together: Sequence[bool] = ()) -> None:
         """Take the features ``(items, features)`` of the items; NaN where unknown.
 
-        Each is brought to mean 0 and standard deviation 1; those of a slice in ``together`` are divided by
-        the largest of their deviations instead, so that small ones stay small.
+        Each is brought to mean 0 and standard deviation 1; those that ``together (features,)`` marks are
+        divided by the largest of their deviations instead, so that small ones stay small.
         """
         if tuple(features.shape) != (self.items, self.features):
             raise ModelError(
@@ -125,8 +125,8 @@ class FeatureContext(ItemContext):
         count = present.sum(0).clamp(min=1)
         mean = torch.where(present, features, 0).sum(0) / count
         spread = (torch.where(present, features - mean, 0).square().sum(0) / count).sqrt()
-        for columns in together:
-            spread[columns] = spread[columns].max()
+        if any(together):
+            spread[torch.tensor(together)] = spread[torch.tensor(together)].max()
         self.mean.copy_(mean)
         self.scale.copy_(torch.where(spread > 0, spread, 1.0))
         self.table.copy_(self._scaled(features.to(self.table.device)))

@@ -5,7 +5,6 @@ from torch import Tensor
 
 from factorank.data.ratings import Ratings
 from factorank.permutations import inverse
-from factorank.rerank.interpolation import stretched
 
 
 def expected_gain(places: Tensor, lengths: Tensor, table: Tensor) -> Tensor:
@@ -66,3 +65,22 @@ def gain_table(gains: Tensor) -> Tensor:
     n = len(gains)
     rows = [torch.nn.functional.pad(stretched(gains, length), (0, n - length)) for length in range(n + 1)]
     return torch.stack(rows)
+
+
+def stretched(values: Tensor, n: int) -> Tensor:
+    """Values ``(m,)`` of the places of a list of m, read at the relative places of a list of n: ``(n,)``.
+
+    >>> stretched(torch.tensor([4.0, 2.0]), 4)
+    tensor([4.0000, 3.5000, 2.5000, 2.0000])
+    """
+    if n == 0 or len(values) == 0:
+        return values.new_zeros(n)
+    return at_relative_places(values, torch.arange(n, device=values.device), n)
+
+
+def at_relative_places(values: Tensor, place: Tensor, count: Tensor | int) -> Tensor:
+    """Values ``(m,)`` interpolated linearly at places of lists of ``count`` items; shapes broadcast."""
+    last = len(values) - 1
+    at = ((place + 0.5) / count * len(values) - 0.5).clamp(0, last)
+    low = at.long()
+    return values[low] + (at - low) * (values[(low + 1).clamp(max=last)] - values[low])

@@ -22,16 +22,13 @@ def item_features(ratings: Ratings, kinds: tuple[str, ...], rank: int) -> tuple[
     principal components of the ratings without the means of items and users. "given": the columns of the
     ratings' item table. "taste" is no number of an item; see :mod:`factorank.rerank.taste`.
     """
-    for kind in kinds:
-        if kind not in KINDS:
-            raise FactorankError(f"features are of {', '.join(KINDS)}, not {kind!r}")
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise FactorankError(f"features are of {', '.join(KINDS)}, not {unknown[0]!r}")
     columns: list[Tensor] = []
     names: list[str] = []
-    relevance = ratings.relevance(ratings.values).double()
-    items, users = ratings.items.long(), ratings.users
-    mean, rest = residuals(relevance, items, users, ratings.item_count, len(ratings))
+    mean, rest = residuals(ratings)
     if "mean" in kinds:
-        counts = torch.bincount(items, minlength=ratings.item_count)
+        counts = torch.bincount(ratings.items, minlength=ratings.item_count)
         columns += [mean[:, None], counts.double().log1p()[:, None]]
         names += ["mean rating", "log count"]
     if "factors" in kinds and rank:
@@ -46,23 +43,24 @@ def item_features(ratings: Ratings, kinds: tuple[str, ...], rank: int) -> tuple[
     return (torch.cat(columns, 1).float() if columns else None), names
 
 
-def residuals(
-    relevance: Tensor, items: Tensor, users: Tensor, item_count: int, user_count: int
-) -> tuple[Tensor, Tensor]:
+def residuals(ratings: Ratings) -> tuple[Tensor, Tensor]:
     """The shrunk mean of each item, float64 ``(items,)``, freed of who rated it, and the rest ``(rows,)``.
 
     Item and user effects in turns, as in Koren, "Factorization meets the neighborhood", 2008.
     """
-    centred = relevance - relevance.mean()
-    item_size = torch.bincount(items, minlength=item_count) + SHRINK
-    user_size = torch.bincount(users, minlength=user_count) + SHRINK
-    item_effect, user_effect = centred.new_zeros(item_count), centred.new_zeros(user_count)
+    relevance = ratings.relevance(ratings.values).double()
+    items, users = ratings.items.long(), ratings.users
+    mean = relevance.mean()
+    item_effect, user_effect = relevance.new_zeros(ratings.item_count), relevance.new_zeros(len(ratings))
+    item_size = torch.bincount(items, minlength=len(item_effect)) + SHRINK
+    user_size = torch.bincount(users, minlength=len(user_effect)) + SHRINK
+    centred = relevance - mean
     for _ in range(10):
-        item_sum = centred.new_zeros(item_count).index_add_(0, items, centred - user_effect[users])
-        item_effect = item_sum / item_size
-        user_sum = centred.new_zeros(user_count).index_add_(0, users, centred - item_effect[items])
-        user_effect = user_sum / user_size
-    return item_effect + relevance.mean(), centred - item_effect[items] - user_effect[users]
+        sums = torch.zeros_like(item_effect).index_add_(0, items, centred - user_effect[users])
+        item_effect = sums / item_size
+        sums = torch.zeros_like(user_effect).index_add_(0, users, centred - item_effect[items])
+        user_effect = sums / user_size
+    return item_effect + mean, centred - item_effect[items] - user_effect[users]
 
 
 def factors(rest: Tensor, ratings: Ratings, rank: int, users_at_once: int = 1024) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from factorank.models import PermutationModel, autoregressive, orders
 from factorank.models.context import encode_context
 from factorank.rerank.encoder import ItemList
-from factorank.rerank.reference import sorted_reference
+from factorank.rerank.lists import sorted_reference
 
 WITHHELD = 0.2
 """The share of the lists that a ranker which reads ratings learns from their order alone."""
@@ -27,7 +27,7 @@ class SortedPrefix(nn.Module):
 
     The same as ``model.loss`` of a masked model with masks of a suffix, and as that of an autoregressive one
     over the last n - r positions, times n / (n - r), in the reference of
-    :func:`factorank.rerank.reference.sorted_reference`.
+    :func:`factorank.rerank.lists.sorted_reference`.
     """
 
     def __init__(self, model: PermutationModel) -> None:

@@ -1,8 +1,9 @@
 """Ranker: learn from ratings how users order items, and re-rank lists for users who have ordered some."""
 
+import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,26 @@ from torch import Tensor
 
 from factorank.data.ratings import Ratings
 from factorank.errors import ModelError
+from factorank.files import write_json
 from factorank.models import PermutationModel
 from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by
 from factorank.rerank.lists import Lists
 from factorank.rerank.objective import reads_ratings
-from factorank.rerank.place_probabilities import mean_place, mode_or_sample, place_probabilities
-from factorank.rerank.query import By, Query
+from factorank.rerank.place_probabilities import mode_or_sample, place_probabilities
 from factorank.rerank.request import NewItems, read_request
-from factorank.rerank.reranking import Reranking, state
-from factorank.rerank.saving import read_ranker, write_ranker
+from factorank.rerank.reranking import Query, Reranking, mean_place, state
 from factorank.rerank.settings import Setting
 from factorank.rerank.training import train_model
 from factorank.training import TrainResult
 
+FILE, FORMAT, VERSION = "ranker.json", "factorank-ranker", 2
+
 
 class Ranker:
     """A law of the order of any list of items, given the order of some of them, learnt from ratings.
+
+    :mod:`factorank.rerank` has an example.
 
     Args:
         model: a model whose context encoder is a :class:`factorank.rerank.encoder.FeatureContext`.
@@ -37,15 +41,6 @@ class Ranker:
         result: of the training.
         units: shift and scale that turn ratings into relevances, as :meth:`Ratings.relevance` does.
         rating_range: the lowest and the highest rating of the training ratings.
-
-    >>> import factorank as fr
-    >>> columns = zip(*[(user, item, (item + user) % 3) for user in range(40) for item in range(6)])
-    >>> ratings = fr.Ratings.from_rows(*map(list, columns))
-    >>> setting = fr.rerank.preset("small", n=6, shortest=2, width=16, heads=2, rank=2, steps=5)
-    >>> ranker = Ranker.fit(ratings, setting=setting, device="cpu")
-    >>> answer = ranker.rerank(items=[0, 1, 2, 3], observed=[5, 4], k=2)
-    >>> sorted(answer.items), answer.items.index(5) < answer.items.index(4)
-    ([0, 1, 2, 3, 4, 5], True)
     """
 
     def __init__(
@@ -88,13 +83,13 @@ class Ranker:
         else:
             held = replace(validation, shift=ratings.shift, scale=ratings.scale)
         setting = setting.fitted_to(ratings)
-        trained = train_model(setting, ratings, held, None if out is None else Path(out), **options)
+        model, features, gains, result = train_model(setting, ratings, held, out=out, **options)
         ranker = cls(
-            trained.model,
-            Catalogue(ratings.ids, ratings.titles, trained.feature_names),
-            trained.gains,
+            model,
+            Catalogue(ratings.ids, ratings.titles, features),
+            gains,
             setting,
-            trained.result,
+            result,
             units=(float(ratings.shift), float(ratings.scale)),
             rating_range=(float(ratings.values.min()), float(ratings.values.max())),
         )
@@ -107,14 +102,9 @@ class Ranker:
         items: Any,
         observed: Any = None,
         *,
-        k: int = 10,
-        by: By = "gain",
-        nfe: int | None = None,
-        references: int = 1,
-        samples: int | None = 64,
-        level: float = 0.8,
         new: NewItems | None = None,
         generator: torch.Generator | None = None,
+        **options: Any,
     ) -> Reranking:
         """Rank lists of items for users who have ordered some items.
 
@@ -127,52 +117,34 @@ class Ranker:
                 with ``told="ratings"`` reads the ratings of a mapping, which must lie in the range of the
                 training ratings. Other rankers read their order; the order of one item carries no
                 information.
-            k: the answer states the probability of being among the first k.
-            by: what sorts the answer: "gain", the expected gain (see
-                :mod:`factorank.rerank.expected_gain`), or "place", the mean place; or the answer is the
-                "mode" of the law, or a "sample" of it.
-            nfe: network evaluations for a draw; 1 unless given, n for autoregressive models.
-            references: random references to average over; more is better and slower.
-            samples: draws that estimate the probabilities of an answer where they are not exact; they are
-                exact at one evaluation. None: the fewer items are unobserved, the more.
-            level: of the interval for the place.
             new: features of items that training did not have, by item: a mapping from names of features to
                 numbers, or all the numbers.
             generator: of the references and of ties; without one every call uses the same.
+            options: ``k``, ``by``, ``nfe``, ``references``, ``samples``, ``level``: see
+                :class:`factorank.rerank.Query`.
 
         The answer has observed items in the observed order, exactly. Items that are not in the catalogue,
         items listed or observed twice, and lists longer than the model's n raise a :class:`FactorankError`;
         an empty list has an empty answer.
         """
-        query = Query(k, by, nfe, references, samples, level)
+        query = Query(**options)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
         rating_range = self.rating_range if self.told == "ratings" else None
         request = read_request(
-            self.catalogue,
-            self.model.n,
-            items,
-            observed,
-            new=new,
-            generator=generator,
-            rating_range=rating_range,
+            self.catalogue, self.model.n, items, observed, new or {}, generator, rating_range
         )
-        lists = request.lists
+        lists = request.lists.to(self.device)
         if lists.relevance is not None:
             shift, scale = self.units
             lists.relevance = (lists.relevance + shift) * scale
-        answer = self.rank(lists, query, generator=generator)
-        answer.names = request.names
-        return answer[0] if request.single else answer
-
-    def rank(self, lists: Lists, query: Query, *, generator: torch.Generator) -> Reranking:
-        """:meth:`rerank` for lists that are tensors already; nothing is checked."""
-        lists = lists.to(self.device)
         longest = int((lists.items >= 0).sum(-1).max()) if len(lists) else 0
         parts = [
             state(order, places, lists.part(rows).is_observed, query)
             for rows, order, places in self.answers(lists, query, generator=generator)
         ]
-        return Reranking.joined(parts, longest, query)
+        answer = Reranking.joined(parts, longest, query)
+        answer.names = request.names
+        return answer[0] if request.single else answer
 
     def answers(
         self, lists: Lists, query: Query, *, generator: torch.Generator
@@ -184,7 +156,8 @@ class Ranker:
             lists = replace(lists, relevance=None)
         if query.nfe is None and not model.causal:
             query = replace(query, nfe=1)
-        if bool((lists.items < 0).any()) and not self._takes_shorter_lists:
+        aligned = getattr(model.context, "aligned", False)
+        if bool((lists.items < 0).any()) and not (aligned and not model.code.domains_depend_on_n):
             raise ModelError(
                 f"this ranker takes lists of exactly {model.n} items: shorter ones need an aligned"
                 " layout and an insertion code"
@@ -222,18 +195,12 @@ class Ranker:
     @property
     def lengths(self) -> range:
         """The lengths of the lists that it was trained on."""
-        n, setting = self.model.n, self.setting
-        shortest = n if setting is None or setting.shortest is None else setting.shortest
-        return range(shortest, n + 1)
+        n = self.model.n
+        return range(n if self.setting is None else self.setting.shortest_list, n + 1)
 
     @property
     def device(self) -> torch.device:
         return self.model.device
-
-    @property
-    def _takes_shorter_lists(self) -> bool:
-        model = self.model
-        return bool(getattr(model.context, "aligned", False)) and not model.code.domains_depend_on_n
 
     def to(self, device: torch.device | str) -> "Ranker":
         """Move the model to a device."""
@@ -242,12 +209,43 @@ class Ranker:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model and ``ranker.json`` (items, titles, features, gains, setting) into a folder."""
-        write_ranker(self, folder)
+        self.model.save_pretrained(folder)
+        facts = {
+            "format": FORMAT,
+            "version": VERSION,
+            "setting": None if self.setting is None else asdict(self.setting),
+            "features": list(self.catalogue.features),
+            "gains": self.gains.tolist(),
+            "units": list(self.units),
+            "rating_range": None if self.rating_range is None else list(self.rating_range),
+            "ids": list(self.catalogue.ids),
+            "titles": self.catalogue.titles,
+        }
+        write_json(Path(folder) / FILE, facts)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Ranker":
         """The ranker that :meth:`save` wrote, or that ``fit`` left in its run's folder."""
-        return cls(**read_ranker(folder))
+        path = Path(folder) / FILE
+        if not path.is_file():
+            raise ModelError(f"there is no ranker in {folder}: {FILE} is missing")
+        try:
+            facts = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ModelError(f"{path} is not JSON: {error}") from None
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+            raise ModelError(f"{path} does not describe a ranker")
+        if (version := facts.get("version")) != VERSION:
+            raise ModelError(f"{path} is of format version {version!r}; this factorank reads {VERSION}")
+        setting, rating_range = facts["setting"], facts["rating_range"]
+        return cls(
+            PermutationModel.from_pretrained(folder),
+            Catalogue(facts["ids"], facts["titles"], facts["features"]),
+            torch.tensor(facts["gains"]),
+            setting and Setting(**setting | {"features": tuple(setting["features"])}),
+            units=tuple(facts["units"]),
+            rating_range=rating_range and tuple(rating_range),
+        )
 
     def __repr__(self) -> str:
         model = self.model

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from factorank.errors import FactorankError
-from factorank.rerank.catalogue import Catalogue, Item, whole_numbers
+from factorank.rerank.catalogue import Catalogue, Item
 from factorank.rerank.lists import Lists
 
 NewItems = Mapping[Item, Mapping[str, float] | Sequence[float]]
@@ -30,10 +31,9 @@ def read_request(
     n: int,
     items: Any,
     observed: Any,
-    *,
-    new: NewItems | None,
+    new: NewItems,
     generator: torch.Generator,
-    rating_range: tuple[float, float] | None = None,
+    rating_range: tuple[float, float] | None,
 ) -> Request:
     """The lists of one user or of many, padded to n.
 
@@ -58,8 +58,8 @@ def read_request(
     rows = []
     for user, (listed, observation) in enumerate(zip(users, observations, strict=True)):
         where = f"list {user}" if len(users) > 1 else "the list"
-        preferences = _preferences(observation, where, generator, rating_range)
-        rows.append(_row(catalogue, n, _as_list(listed), preferences, new or {}, where))
+        names, preferred = _preferences(observation, where, generator, rating_range)
+        rows.append(_row(catalogue, n, _as_list(listed), names, preferred, new, where))
     rated = any(isinstance(observation, Mapping) for observation in observations)
     return Request(_padded(catalogue, n, rows, rated), [row.names for row in rows], single)
 
@@ -70,9 +70,11 @@ def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> 
     None where this does not apply: other input, ids that are no integers, or a list at fault, which the loop
     over names then explains.
     """
-    ids = _integer_ids(catalogue)
-    listed, observed_ids = whole_numbers(items), whole_numbers(observed)
-    if ids is None or listed is None or observed_ids is None or listed.ndim != 2 or observed_ids.ndim != 2:
+    listed, observed_ids = _whole_numbers(items), _whole_numbers(observed)
+    if not all(isinstance(name, int) and abs(name) < 2**62 for name in catalogue.ids):
+        return None
+    ids = torch.tensor(catalogue.ids, dtype=torch.int64)
+    if listed is None or observed_ids is None or listed.ndim != 2 or observed_ids.ndim != 2:
         return None
     if len(listed) != len(observed_ids) or listed.shape[1] > n or not len(ids) or not listed.shape[1]:
         return None
@@ -105,16 +107,6 @@ def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> 
 
 
 @dataclass
-class _Preferences:
-    """What a user's observations mention, and the items with a preference, best first, with their ratings
-    (NaN where only the order is observed)."""
-
-    mentioned: list[Item]
-    order: list[Item]
-    ratings: list[float]
-
-
-@dataclass
 class _Row:
     """A list: the index and name of each item, the observed places, their ratings, features by place."""
 
@@ -126,23 +118,29 @@ class _Row:
 
 
 def _row(
-    catalogue: Catalogue, n: int, names: list[Item], preferences: _Preferences, new: NewItems, where: str
+    catalogue: Catalogue,
+    n: int,
+    names: list[Item],
+    mentioned: list[Item],
+    preferred: list[tuple[Item, float]],
+    new: NewItems,
+    where: str,
 ) -> _Row:
+    """The list of names and of those that the observations mention."""
     place_of: dict[Any, int] = {}
     for place, name in enumerate(names):
         if (first := place_of.setdefault(_key(catalogue, name), place)) != place:
             raise FactorankError(
                 f"{where} holds {name!r} at place {place} and, as {names[first]!r}, at {first}"
             )
-    for name in preferences.mentioned:
-        if _key(catalogue, name) not in place_of:
-            place_of[_key(catalogue, name)] = len(names)
+    for name in mentioned:
+        if place_of.setdefault(_key(catalogue, name), len(names)) == len(names):
             names.append(name)
     if len(names) > n:
         raise FactorankError(
             f"{where} has {len(names)} items, observed ones included; the model ranks up to {n}"
         )
-    observed = [place_of[_key(catalogue, name)] for name in preferences.order]
+    observed = [place_of[_key(catalogue, name)] for name, _ in preferred]
     if len(set(observed)) < len(observed):
         twice = next(names[place] for place in observed if observed.count(place) > 1)
         raise FactorankError(f"{where} observes {twice!r} more than once; an order holds each item once")
@@ -155,7 +153,7 @@ def _row(
             features[place] = catalogue.feature_row(name, new[name])
             index = len(catalogue)
         indices.append(index)
-    return _Row(indices, names, observed, preferences.ratings, features)
+    return _Row(indices, names, observed, [rating for _, rating in preferred], features)
 
 
 def _padded(catalogue: Catalogue, n: int, rows: list[_Row], rated: bool) -> Lists:
@@ -182,17 +180,19 @@ def _padded(catalogue: Catalogue, n: int, rows: list[_Row], rated: bool) -> List
 
 def _preferences(
     observation: Any, where: str, generator: torch.Generator, rating_range: tuple[float, float] | None
-) -> _Preferences:
+) -> tuple[list[Item], list[tuple[Item, float]]]:
+    """What a user's observations mention, and the items with a preference, best first, with their ratings
+    (NaN where only the order is observed)."""
     if not isinstance(observation, Mapping):
         order = _as_list(observation)
-        return _Preferences(order, order, [math.nan] * len(order))
+        return order, [(name, math.nan) for name in order]
     ratings = {name: _rating(value, name, where, rating_range) for name, value in observation.items()}
     rated = [name for name, value in ratings.items() if not math.isnan(value)]
     # The same shuffle for every user, from a generator of its own: a user's ties change nothing for others.
     ties = torch.Generator().manual_seed(generator.initial_seed())
     rated = [rated[i] for i in torch.randperm(len(rated), generator=ties).tolist()]
     order = sorted(rated, key=lambda name: -ratings[name])
-    return _Preferences(list(ratings), order, [ratings[name] for name in order])
+    return list(ratings), [(name, ratings[name]) for name in order]
 
 
 def _rating(value: Any, name: Item, where: str, rating_range: tuple[float, float] | None) -> float:
@@ -204,12 +204,11 @@ def _rating(value: Any, name: Item, where: str, rating_range: tuple[float, float
         raise FactorankError(
             f"{where} rates {name!r} {value!r}; a rating is a finite number, or NaN for none"
         )
-    if rating_range is not None and not math.isnan(rating):
-        low, high = rating_range
-        if not low <= rating <= high:
-            raise FactorankError(
-                f"{where} rates {name!r} {rating:g}; the ratings trained on are {low:g} to {high:g}"
-            )
+    low, high = (-math.inf, math.inf) if rating_range is None else rating_range
+    if rating < low or rating > high:
+        raise FactorankError(
+            f"{where} rates {name!r} {rating:g}; the ratings trained on are {low:g} to {high:g}"
+        )
     return rating
 
 
@@ -220,7 +219,7 @@ def _is_one_user(items: Any, observed: Any) -> bool:
             continue
         if isinstance(part, Mapping):
             return True
-        if (numbers := whole_numbers(part)) is not None:
+        if (numbers := _whole_numbers(part)) is not None:
             return numbers.ndim == 1
         for first in part:
             return not isinstance(first, list | tuple | Mapping) and getattr(first, "ndim", 0) == 0
@@ -228,7 +227,7 @@ def _is_one_user(items: Any, observed: Any) -> bool:
 
 
 def _as_list(names: Any) -> list[Item]:
-    numbers = whole_numbers(names)
+    numbers = _whole_numbers(names)
     if numbers is not None:
         return [number for number in numbers.tolist() if number != -1]
     return [] if names is None else list(names)
@@ -239,10 +238,13 @@ def _key(catalogue: Catalogue, name: Item) -> Any:
     return ("new", name) if index is None else index
 
 
-def _integer_ids(catalogue: Catalogue) -> Tensor | None:
-    if not all(isinstance(name, int) and abs(name) < 2**62 for name in catalogue.ids):
-        return None
-    return torch.tensor(catalogue.ids, dtype=torch.int64)
+def _whole_numbers(values: Any) -> Tensor | None:
+    """A tensor or array of integers as an int64 tensor on the CPU, None for anything else."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return torch.from_numpy(values.astype(np.int64))
+    if isinstance(values, Tensor) and not values.is_floating_point() and values.dtype != torch.bool:
+        return values.to(torch.int64).cpu()
+    return None
 
 
 def _repeats(sorted_rows: Tensor) -> bool:

@@ -1,17 +1,67 @@
-"""Reranking: the answer of a ranker."""
+"""What is asked of a ranker, :class:`Query`, and what it answers, :class:`Reranking`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from factorank.rerank.place_probabilities import interval, mean_place
-from factorank.rerank.query import Query
+from factorank.errors import FactorankError
 
+By = Literal["gain", "place", "mode", "sample"]
+ITEMS_DRAWN, MOST_DRAWS = 16_384, 1024
+"""With ``samples=None``: the items that are drawn for a list, over all its draws, and the most draws. The
+noise of few draws costs NDCG. Observed items are not drawn."""
 COLUMNS = ("order", "place", "low", "high", "top", "observed")
 """The tensors of an answer."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The options of :meth:`factorank.Ranker.rerank`: how lists are ranked, and what an answer states.
+
+    >>> Query(k=3).by
+    'gain'
+    """
+
+    k: int = 10
+    """An answer states the probability of being among the first k."""
+    by: By = "gain"
+    """What sorts the answer: "gain", the expected gain (see :mod:`factorank.rerank.expected_gain`), or
+    "place", the mean place; or the answer is the "mode" of the law, or a "sample" of it."""
+    nfe: int | None = None
+    """Network evaluations of a draw: 1 unless given, n for autoregressive models."""
+    references: int = 1
+    """Random references to average over; more is better and slower."""
+    samples: int | None = 64
+    """Draws over all references that estimate the probabilities where they are not exact; they are exact at
+    one evaluation. None: the fewer items are unobserved, the more."""
+    level: float = 0.8
+    """The probability of the interval for the place."""
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(By):
+            raise FactorankError(
+                f"an answer is {{parameter}} {', '.join(get_args(By))}, not {self.by!r}", parameter="by"
+            )
+        for name in ("k", "references", "samples"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise FactorankError(f"{{parameter}} is at least 1, not {value}", parameter=name)
+        if not 0 < self.level < 1:
+            raise FactorankError(f"the level of an interval is between 0 and 1, not {self.level}")
+
+    def draws(self, n: int, r: int = 0) -> int:
+        """How many orders of n items, r of them observed, are drawn over all references.
+
+        >>> adaptive = Query(samples=None)
+        >>> adaptive.draws(50), adaptive.draws(50, 25), adaptive.draws(20, 15), Query().draws(20)
+        (327, 655, 1024, 64)
+        """
+        if self.samples is not None:
+            return self.samples
+        return min(max(ITEMS_DRAWN // max(n - r, 1), 1), MOST_DRAWS)
 
 
 class RankedItem(NamedTuple):
@@ -53,10 +103,6 @@ class Reranking:
     """The items of each list by the names that the caller used."""
 
     @property
-    def batch_shape(self) -> torch.Size:
-        return self.order.shape[:-1]
-
-    @property
     def items(self) -> list[Any]:
         """The names of the items, best first: a list for one user, a list of lists for many."""
         if self.order.ndim == 1:
@@ -91,20 +137,13 @@ class Reranking:
         if not parts:
             empty = torch.zeros((0, length), dtype=torch.int64)
             parts = [(empty, empty.float(), empty, empty, empty.float(), empty.bool())]
-        order, place, low, high, top, observed = (
-            torch.cat(column)[:, :length].cpu() for column in zip(*parts, strict=True)
-        )
-        ended = order < 0
-        return cls(
-            order,
-            place.masked_fill(ended, torch.nan),
-            low.masked_fill(ended, -1),
-            high.masked_fill(ended, -1),
-            top.masked_fill(ended, 0.0),
-            observed & ~ended,
-            query.k,
-            query.level,
-        )
+        whole = [torch.cat(column)[:, :length].cpu() for column in zip(*parts, strict=True)]
+        past_the_end = (-1, torch.nan, -1, -1, 0.0, False)
+        columns: dict[str, Any] = {
+            name: column.masked_fill(whole[0] < 0, end)
+            for name, column, end in zip(COLUMNS, whole, past_the_end, strict=True)
+        }
+        return cls(**columns, k=query.k, level=query.level)
 
 
 def state(order: Tensor, places: Tensor, observed: Tensor, query: Query) -> tuple[Tensor, ...]:
@@ -118,3 +157,22 @@ def state(order: Tensor, places: Tensor, observed: Tensor, query: Query) -> tupl
     columns = (mean_place(places), low, high, top, observed)
     index = order.clamp(min=0)
     return (order, *(column.gather(-1, index) for column in columns))
+
+
+def mean_place(places: Tensor) -> Tensor:
+    """The mean place ``(rows, n)``, from 0 on."""
+    # Not a matrix product, which autocast would take to bfloat16: places would come in steps.
+    return (places * torch.arange(places.shape[-1], device=places.device, dtype=places.dtype)).sum(-1)
+
+
+def interval(places: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    """The lowest and highest place, ``(rows, n)`` each, of the middle ``level`` of the probability.
+
+    >>> interval(torch.tensor([[0.02, 0.9, 0.04, 0.04]]), 0.9)
+    (tensor([1]), tensor([2]))
+    """
+    below = places.cumsum(-1)
+    tail, rounding = (1 - level) / 2, 1e-5
+    low = (below <= tail + rounding).sum(-1)
+    high = (below < 1 - tail - rounding).sum(-1)
+    return low, high.clamp(max=places.shape[-1] - 1)

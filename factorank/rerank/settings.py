@@ -64,9 +64,8 @@ class Setting:
     def name(self) -> str:
         """A name for the folder of a run, of the settings that differ most often."""
         parts = [self.objective, self.code, self.layout, f"n{self.n}", f"seed{self.seed}"]
-        parts += ["ratings"] if self.told == "ratings" else []
-        parts += [self.label] if self.label else []
-        return "-".join(parts)
+        parts += ["ratings" if self.reads_ratings else "", self.label]
+        return "-".join(filter(None, parts))
 
     @property
     def sorts_observed(self) -> bool:
@@ -79,24 +78,15 @@ class Setting:
         return self.told == "ratings"
 
     @property
-    def has_taste(self) -> bool:
-        """Whether tokens hold the ratings that the observed items predict."""
-        return "taste" in self.features
+    def shortest_list(self) -> int:
+        """The length of the shortest lists that are trained on."""
+        return self.n if self.shortest is None else self.shortest
 
     @property
     def train_settings(self) -> TrainSettings:
         """The settings of the training."""
-        return TrainSettings(
-            steps=self.steps,
-            batch_size=self.batch_size,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            ema=self.ema,
-            schedule=self.schedule,
-            patience=self.patience,
-            precision=self.precision,
-            seed=self.seed,
-        )
+        names = ("steps", "batch_size", "lr", "weight_decay", "ema", "schedule", "patience", "seed")
+        return TrainSettings(precision=self.precision, **{name: getattr(self, name) for name in names})
 
     def fitted_to(self, ratings: Ratings) -> "Setting":
         """The setting with lists no longer than the most active user's, and checked."""
@@ -119,14 +109,11 @@ class Setting:
             raise FactorankError(
                 f"a ranker is {{parameter}} the 'order' or the 'ratings', not {self.told!r}", parameter="told"
             )
-        for wanted, name, value in (
-            (self.reads_ratings, "told", "'ratings'"),
-            (self.has_taste, "features", "'taste'"),
-        ):
-            if wanted and not self.sorts_observed:
+        for name, value in (("told", "ratings"), ("features", "taste")):
+            if value in (self.told, *self.features) and not self.sorts_observed:
                 raise FactorankError(
-                    f"{{parameter={value}}} is for rankers with the code 'insertion' and reference='sorted',"
-                    f" not {self.code!r} and {self.reference!r}; the preset 'paper' is no such ranker",
+                    f"{{parameter={value!r}}} is for the code 'insertion' and reference='sorted', not"
+                    f" {self.code!r} and {self.reference!r}; the preset 'paper' is no such ranker",
                     parameter=name,
                 )
         return replace(self, n=n, shortest=shortest)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from factorank.data.ratings import Ratings
 from factorank.data.ratings.columns import sparse_matrix
-from factorank.rerank.interpolation import at_relative_places, stretched
+from factorank.rerank.expected_gain import at_relative_places, stretched
 from factorank.rerank.item_features import factors, residuals
 
 LEVELS = 32
@@ -80,8 +80,9 @@ class Taste(nn.Module):
             mean, factors = item[..., 0], item[..., 1:] / sigma
             values = torch.full_like(mean, torch.nan) if ratings is None else ratings.float()
             if observed_count is not None:
-                by_place = self._ratings_of_places(observed_count, ids.shape[-1])
-                values = torch.where(values.isnan(), by_place, values)
+                place, count = torch.arange(ids.shape[-1], device=ids.device), observed_count[..., None]
+                by_place = at_relative_places(self.levels.float(), place, count.clamp(min=1))
+                values = torch.where(values.isnan() & (place < count), by_place, values)
             observed = ~values.isnan()
             residual = torch.where(observed, (values - mean) / sigma, 0)
             design = torch.cat([(bias.sqrt() / sigma).expand_as(mean)[..., None], factors], -1)
@@ -94,12 +95,6 @@ class Taste(nn.Module):
             deviation = torch.where(ids >= last, self.typical.float(), deviation)
             return torch.stack([expected, deviation], -1)
 
-    def _ratings_of_places(self, observed_count: Tensor, n: int) -> Tensor:
-        """What the ratings of the first items may be, ``(*batch, n)``, NaN for the others."""
-        place, count = torch.arange(n, device=observed_count.device), observed_count[..., None]
-        levels = at_relative_places(self.levels.float(), place, count.clamp(min=1))
-        return torch.where(place < count, levels, torch.nan)
-
 
 def fit_taste(taste: Taste, ratings: Ratings, generator: torch.Generator) -> None:
     """Set the means, factors and variances of a taste to those of ratings.
@@ -110,9 +105,8 @@ def fit_taste(taste: Taste, ratings: Ratings, generator: torch.Generator) -> Non
     variance within a list of 10 items for training users and 3.8% for validation users. On Jester, which has
     few items, there is no such difference.
     """
-    relevance = ratings.relevance(ratings.values).double()
-    items = ratings.items.long()
-    mean, rest = residuals(relevance, items, ratings.users, ratings.item_count, len(ratings))
+    relevance, items = ratings.relevance(ratings.values).double(), ratings.items.long()
+    mean, rest = residuals(ratings)
     loadings = factors(rest, ratings, taste.rank)
     total, own = (relevance - mean[items]).square().mean(), rest.square().mean()
     noise = torch.maximum(own - loadings.square().sum(1)[items].mean(), 0.1 * own).clamp(min=LEAST_VARIANCE)

@@ -1,7 +1,6 @@
 """Training of a ranker's model: lists of rated items, in a random order, with the order of preference."""
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,44 +10,64 @@ from torch.utils._pytree import tree_map
 from factorank.data.ratings import Ratings, order_of
 from factorank.errors import FactorankError
 from factorank.models import PermutationModel
+from factorank.rerank.encoder import FeatureContext
 from factorank.rerank.expected_gain import mean_gains
-from factorank.rerank.new_model import new_model
+from factorank.rerank.item_features import item_features
 from factorank.rerank.objective import SortedPrefix
 from factorank.rerank.settings import Setting
+from factorank.rerank.taste import LEVELS, fit_taste
 from factorank.training import TrainResult, train
 
 
-@dataclass
-class Trained:
-    """A trained model, the names of its items' features, the mean gain of each place, and the training."""
-
-    model: PermutationModel
-    feature_names: list[str]
-    gains: Tensor
-    result: TrainResult
-
-
 def train_model(
-    setting: Setting, ratings: Ratings, validation: Ratings, out: Path | None, **options: Any
-) -> Trained:
+    setting: Setting, ratings: Ratings, validation: Ratings, **options: Any
+) -> tuple[PermutationModel, list[str], Tensor, TrainResult]:
     """Train a new model on lists of ratings; the weights are those that are best on validation users.
 
-    ``setting`` is fitted to the ratings. ``options`` go to :func:`factorank.train`.
+    ``setting`` is fitted to the ratings. ``options`` go to :func:`factorank.train`. The result is the model,
+    the names of its items' features, the mean gain of each place, and the training's result.
     """
     model, names = new_model(setting, ratings)
     generator = torch.Generator().manual_seed(setting.seed)
     gains = mean_gains(ratings, setting.n, generator)
-    lists = RatingLists(ratings, setting.n, setting.shortest, setting.reads_ratings)
+    lists = RatingLists(ratings, setting.n, setting.shortest_list, setting.reads_ratings)
     held_out = held_out_lists(setting, validation, generator) if len(validation) else None
-    shortest = setting.n if setting.shortest is None else setting.shortest
-    was_padded, model.padded = model.padded, model.padded and shortest < setting.n
+    was_padded, model.padded = model.padded, model.padded and setting.shortest_list < setting.n
     settings = setting.train_settings
     if held_out is None:
         settings = replace(settings, patience=None)
     trained = SortedPrefix(model) if setting.sorts_observed else model
-    result = train(trained, lists, settings, held_out=held_out, out=out, **options)
+    result = train(trained, lists, settings, held_out=held_out, **options)
     model.padded = was_padded
-    return Trained(model, names, gains, result)
+    return model, names, gains, result
+
+
+def new_model(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[str]]:
+    """An untrained model for the items of training ratings, and the names of their features."""
+    features, names = item_features(ratings, setting.features, setting.rank)
+    torch.manual_seed(setting.seed)
+    context = FeatureContext(
+        ratings.item_count,
+        setting.width,
+        len(names),
+        setting.item_dropout,
+        setting.embedding_std,
+        setting.sorts_observed,
+        setting.layout,
+        0 if setting.layout == "aligned" else setting.n,
+        setting.reads_ratings,
+        (min(setting.rank, ratings.item_count), LEVELS) if "taste" in setting.features else (0, 0),
+    )
+    if context.taste is not None:
+        fit_taste(context.taste, ratings.to("cpu"), torch.Generator().manual_seed(setting.seed))
+    if context.ratings is not None:
+        context.set_rating_scale(ratings.relevance(ratings.values).cpu())
+    if features is not None:
+        context.set_features(features.cpu(), [name.startswith("factor ") for name in names])
+    size = (setting.width, setting.depth, setting.heads, setting.dropout)
+    masks = setting.masks if setting.objective == "masked" else "any"
+    model = PermutationModel(setting.n, setting.code, setting.objective, *size, context=context, masks=masks)
+    return model, names
 
 
 class RatingLists:
@@ -61,13 +80,10 @@ class RatingLists:
 
     capturable = True
 
-    def __init__(
-        self, ratings: Ratings, n: int, shortest: int | None = None, relevances: bool = False
-    ) -> None:
+    def __init__(self, ratings: Ratings, n: int, shortest: int, relevances: bool = False) -> None:
         self.ratings, self.n, self.shortest, self.relevances = ratings, n, shortest, relevances
-        least = n if shortest is None else shortest
-        if not len(ratings.users_with(least)):
-            raise FactorankError(f"no user has the {least} ratings that the shortest list takes")
+        if not len(ratings.users_with(shortest)):
+            raise FactorankError(f"no user has the {shortest} ratings that the shortest list takes")
 
     def __call__(
         self, batch_size: int, generator: torch.Generator
@@ -91,12 +107,12 @@ def held_out_lists(
     Where nobody has n ratings, and shorter lists are trained on, the longest are as long as there are.
     """
     longest = min(setting.n, int(validation.lengths.max()))
-    least = setting.n if setting.shortest is None else setting.shortest
+    least = setting.shortest_list
     if longest < least:
         raise FactorankError(
             f"validation users have up to {longest} ratings, but a list takes {least}; lower shortest or n,"
             " or hold out more users"
         )
-    lists = RatingLists(validation, longest, setting.shortest, setting.reads_ratings)
+    lists = RatingLists(validation, longest, least, setting.reads_ratings)
     batch = lists(setting.held_out, generator)
     return tree_map(lambda part: torch.nn.functional.pad(part, (0, setting.n - longest), value=-1), batch)

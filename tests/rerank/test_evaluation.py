@@ -8,7 +8,9 @@ from scipy.stats import sem
 
 import factorank as fr
 from factorank.errors import FactorankError
-from factorank.rerank import Query, place_probabilities, query
+from factorank.models import PermutationLaw
+from factorank.permutations import inverse
+from factorank.rerank import Query, reranking
 from factorank.rerank.evaluation import (
     Evaluation,
     bits,
@@ -16,12 +18,11 @@ from factorank.rerank.evaluation import (
     draw_lists,
     evaluate,
     leads,
-    reference_change,
 )
 from factorank.rerank.evaluation.protocol import default_rs
 from factorank.rerank.evaluation.scores import over_users, ranked, score_order, score_ranker
+from factorank.rerank.lists import list_reference
 from factorank.rerank.place_probabilities import list_law
-from factorank.rerank.reference import list_reference
 from factorank.training.random_streams import stream_seed
 from tests.rerank.small import SMALL, ranker, ratings
 
@@ -122,11 +123,21 @@ def test_calibration_of_a_law_that_is_true(masked, data):
 
 
 def test_how_far_the_law_depends_on_the_reference(masked, data):
+    """The keys of the observed items change nothing where these stand sorted; other keys do."""
     lists = draw_lists(data, 6, lists=60)
-    change = reference_change(masked, lists, r=3, k=2)
-    assert 0 == change["observed"] < change["all"] < 1
-    change = reference_change(ranker(reference="random"), lists, r=3, k=2)
-    assert 0 < change["observed"] < change["all"] < 1
+    first = torch.rand(8, generator=torch.Generator().manual_seed(0))
+    mixed = torch.cat([1 - first[:3], first[3:]])  # the observed items are the first 3 of the list
+    for chosen, kind in ((masked, "sorted"), (ranker(reference="random"), "random")):
+        part, tops = lists.for_ranker(chosen, 3), []
+        for keys in (first, mixed, 1 - first):
+            reference = list_reference(part, keys, kind=kind)
+            with torch.no_grad():
+                places = list_law(chosen.model, part, reference, 1).marginals()
+            place_of = inverse(reference)[..., None].expand_as(places)
+            tops.append(places.gather(-2, place_of)[:, 3:6, :2].sum(-1))
+        by_observed, by_all = (float((top - tops[0]).abs().mean()) for top in tops[1:])
+        assert (by_observed == 0) == (kind == "sorted")
+        assert by_observed < by_all < 1
 
 
 @pytest.mark.parametrize("code", ["inline", "lehmer", "left-lehmer", "fisher-yates"])
@@ -166,16 +177,16 @@ def test_numbers_observed_that_no_list_can_have(masked):
 
 
 def test_more_is_drawn_where_less_is_left(monkeypatch):
-    causal, samples = ranker("autoregressive"), []
-    places = place_probabilities.law_places
+    causal, drawn = ranker("autoregressive"), []
+    marginals = PermutationLaw.marginals
 
-    def few(law, **options):
-        samples.append(options["samples"])
-        return places(law, **options | {"samples": 2})
+    def few(law, samples, generator):
+        drawn.append(samples)
+        return marginals(law, samples=2, generator=generator)
 
-    monkeypatch.setattr(place_probabilities, "law_places", few)
-    monkeypatch.setattr(query, "ITEMS_DRAWN", 24)
+    monkeypatch.setattr(PermutationLaw, "marginals", few)
+    monkeypatch.setattr(reranking, "ITEMS_DRAWN", 24)
     lists = draw_lists(ratings(), 8, lists=4)
     for r in (0, 4, 6):
         ranked(causal, lists, r, Query(samples=None))
-    assert samples == [3, 6, 12]
+    assert drawn == [3, 6, 12]

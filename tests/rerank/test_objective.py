@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from factorank.rerank.lists import Lists
+from factorank.rerank.lists import Lists, list_reference
 from factorank.rerank.objective import SortedPrefix
 from factorank.rerank.place_probabilities import list_law
-from factorank.rerank.reference import list_reference
 from factorank.rerank.training import preference_order
 from tests.rerank.small import ranker, ratings
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from factorank.rerank import Lists, Query
-from factorank.rerank.place_probabilities import list_law, mean_place, place_probabilities
-from factorank.rerank.reference import list_reference
+from factorank.rerank.lists import list_reference
+from factorank.rerank.place_probabilities import list_law, place_probabilities
+from factorank.rerank.reranking import mean_place
 from tests.models.naive import all_orders, assert_drawn_from
 
 

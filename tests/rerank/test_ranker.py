@@ -8,9 +8,7 @@ import torch
 
 import factorank as fr
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by, with_observed_order
-from factorank.rerank.place_probabilities import (
-    interval,
-)
+from factorank.rerank.reranking import interval
 from tests.rerank.small import SMALL, ranker, ratings
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from factorank.rerank import Lists
-from factorank.rerank.reference import list_reference, sorted_reference
+from factorank.rerank.lists import list_reference, sorted_reference
 from tests.rerank.test_objective import some_lists
 
 

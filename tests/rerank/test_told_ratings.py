@@ -8,10 +8,9 @@ from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 from factorank.rerank import training as training_module
 from factorank.rerank.evaluation import draw_lists
-from factorank.rerank.lists import Lists
+from factorank.rerank.lists import Lists, list_reference
 from factorank.rerank.objective import WITHHELD, SortedPrefix
 from factorank.rerank.place_probabilities import list_law
-from factorank.rerank.reference import list_reference
 from factorank.rerank.training import preference_order
 from tests.rerank.small import SMALL, ranker, ratings
 

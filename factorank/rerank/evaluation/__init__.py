@@ -13,11 +13,9 @@ methods rank the same lists with the same observed items.
 [(6, 0, 5, True), (6, 3, 5, True)]
 """
 
-from factorank.rerank.evaluation.calibration import bits, calibration, reference_change
-from factorank.rerank.evaluation.leads import lead_rows, leads
-from factorank.rerank.evaluation.lists import EvaluationLists, draw_lists
-from factorank.rerank.evaluation.protocol import Evaluation
-from factorank.rerank.evaluation.scores import evaluate, evaluate_baseline
+from factorank.rerank.evaluation.calibration import bits, calibration
+from factorank.rerank.evaluation.protocol import Evaluation, EvaluationLists, draw_lists
+from factorank.rerank.evaluation.scores import evaluate, evaluate_baseline, lead_rows, leads
 
 __all__ = [
     "Evaluation",
@@ -29,5 +27,4 @@ __all__ = [
     "evaluate_baseline",
     "lead_rows",
     "leads",
-    "reference_change",
 ]

@@ -1,8 +1,8 @@
-"""NDCG of rankers and baselines, against the number of observed items."""
+"""NDCG of rankers and baselines, against the number of observed items, and leads of one over another."""
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,17 +11,20 @@ from torch import Tensor
 from factorank.data.ratings import Ratings
 from factorank.metrics import ndcg
 from factorank.rerank.evaluation.calibration import bits, calibration
-from factorank.rerank.evaluation.lists import EvaluationLists, draw_lists
-from factorank.rerank.evaluation.protocol import KS, Evaluation
+from factorank.rerank.evaluation.protocol import KS, Evaluation, EvaluationLists, draw_lists
 from factorank.rerank.expected_gain import with_observed_order
-from factorank.rerank.query import Query
 from factorank.rerank.ranker import Ranker
+from factorank.rerank.reranking import Query
 from factorank.training.random_streams import stream_seed
 
 if TYPE_CHECKING:
     from factorank.baselines.rankers import BaselineRanker
 
 Row = dict[str, Any]
+KIND = ("data", "method", "label", "code", "objective", "layout", "reads", "on")
+"""What runs that differ in their seeds alone have in common."""
+SOURCE = ("command", "commit", "device")
+"""Where the rows of a run come from."""
 
 
 def evaluate(
@@ -35,7 +38,7 @@ def evaluate(
 
     A row holds n, r, k, the NDCG of the whole list and of the unobserved items with standard errors, and the
     code length in bits. Sizes n that the model does not take, or that nobody has ratings for, are left out.
-    ``user_scores`` is filled with the scores of each user: see :mod:`factorank.rerank.evaluation.leads`.
+    ``user_scores`` is filled with the scores of each user: see :func:`leads`.
     """
     evaluation = Evaluation() if evaluation is None else evaluation
     rows, bins = [], []
@@ -68,10 +71,17 @@ def evaluate_baseline(
     evaluation = Evaluation() if evaluation is None else evaluation
     lists = draw_lists(ratings, n, seed=evaluation.seed, lists=evaluation.lists)
     started = time.perf_counter()
-    rows = list(score_baseline(baseline, lists, evaluation.observed_counts(n), evaluation.ks))
+    rows: list[Row] = []
+    for r in evaluation.observed_counts(n):
+        generator = torch.Generator().manual_seed(stream_seed(0, "baseline", r))
+        observed = lists.observed(r) if baseline.reads == "order" else lists.relevance[:, :r]
+        scores = baseline.scores(lists.items, r, observed, generator=generator).cpu()
+        order = scores.argsort(dim=-1, descending=True, stable=True)  # the list itself is in random order
+        # Over the whole list, observed items keep the observed order.
+        rows += score_order(lists, with_observed_order(order, lists.observed(r)), r, evaluation.ks)
     seconds = round(time.perf_counter() - started, 2)
     _collect(lists, evaluation.seed, user_scores)
-    return [row | {"seconds": seconds} for row in rows]
+    return [row | {"bits": None, "seconds": seconds} for row in rows]
 
 
 def training_precision(ranker: Ranker) -> torch.autocast:
@@ -114,19 +124,6 @@ def ranked(
     return torch.cat([order for order, _ in parts]), torch.cat([places for _, places in parts])
 
 
-def score_baseline(
-    baseline: "BaselineRanker", lists: EvaluationLists, rs: Sequence[int], ks: Sequence[int] = KS
-) -> Iterator[Row]:
-    """Rows of a baseline that gives scores. Over the whole list, observed items keep the observed order."""
-    for r in rs:
-        generator = torch.Generator().manual_seed(stream_seed(0, "baseline", r))
-        observed = lists.observed(r) if baseline.reads == "order" else lists.relevance[:, :r]
-        scores = baseline.scores(lists.items, r, observed, generator=generator).cpu()
-        order = scores.argsort(dim=-1, descending=True, stable=True)  # the list itself is in random order
-        for row in score_order(lists, with_observed_order(order, lists.observed(r)), r, ks):
-            yield row | {"bits": None}
-
-
 def score_order(lists: EvaluationLists, order: Tensor, r: int, ks: Sequence[int] = KS) -> Iterator[Row]:
     """NDCG of orders ``(lists, n)`` over the whole list and over the unobserved items, for each k.
 
@@ -166,3 +163,50 @@ def standard_error(means: Tensor) -> float:
 def _collect(lists: EvaluationLists, seed: int, user_scores: dict[str, Tensor] | None) -> None:
     if user_scores is not None:
         user_scores |= {f"{seed}/{cell}": values for cell, values in lists.user_scores.items()}
+
+
+def lead_rows(runs: Iterable[tuple[Row, dict[str, Tensor]]]) -> list[Row]:
+    """A row for each kind of ranker, baseline, n, r and k.
+
+    A run is one of its rows of results and its scores ``(users,)`` by ``seed/n/r/k``. Runs of one kind are
+    put together; their rows name the source of the first.
+    """
+    scores: dict[tuple[Any, ...], dict[str, Tensor]] = {}
+    sources: dict[tuple[Any, ...], Row] = {}
+    for row, user_scores in runs:
+        kind = tuple(row.get(name) for name in KIND)
+        scores.setdefault(kind, {}).update(user_scores)
+        sources.setdefault(kind, {name: row.get(name) for name in SOURCE})
+    rows = []
+    for kind, ours in scores.items():
+        about = dict(zip(KIND, kind, strict=True))
+        for other, theirs in scores.items():
+            against = dict(zip(KIND, other, strict=True))
+            same = all(about[name] == against[name] for name in ("data", "on"))
+            if same and about["method"] == "factorank" != against["method"]:
+                common = {"experiment": "rerank-leads", **about, "baseline": against["method"]}
+                rows += [common | row | sources[kind] for row in leads(ours, theirs)]
+    return rows
+
+
+def leads(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> Iterator[Row]:
+    """The lead of one method over another at each n, r and k: scores ``(users,)`` by ``seed/n/r/k``.
+
+    ``lead`` is the mean over the users, and over the seeds that both have, of the difference in NDCG of the
+    unobserved items; ``lead_se`` is its standard error over the users. Users differ more than methods do, so
+    it is below the standard error of either mean.
+
+    >>> ours, theirs = torch.tensor([0.9, 0.5]), torch.tensor([0.8, 0.3])
+    >>> [row] = leads({"0/20/5/10": ours}, {"0/20/5/10": theirs})
+    >>> row["n"], row["r"], row["k"], row["seeds"], round(row["lead"], 6), round(row["lead_se"], 6)
+    (20, 5, 10, 1, 0.15, 0.05)
+    """
+    cells: dict[str, list[Tensor]] = {}
+    for name, scores in ours.items():
+        if name in theirs and theirs[name].shape == scores.shape:
+            cells.setdefault(name.partition("/")[2], []).append(scores.double() - theirs[name].double())
+    for cell, differences in cells.items():
+        row: Row = dict(zip("nrk", map(int, cell.split("/")), strict=True))
+        each = torch.stack(differences).mean(0)
+        row |= {"seeds": len(differences), "users": len(each)}
+        yield row | {"lead": float(each.mean()), "lead_se": standard_error(each)}
