@@ -195,17 +195,8 @@ class PermutationLaw(PermutationDistribution):
         """
         return torch.full(aligned(self, order)[2], self.n, device=order.device)
 
-    def entropy_estimate(
-        self, samples: int = 1024, *, partitions: int = 16, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """The mean of ``-log_prob`` over that many draws, ``(*batch,)``: an unbiased estimate of the entropy.
-
-        Under random partitions it is the mean of ``-log_prob_estimate``, which is too high on average.
-        """
-        drawn = self._draws(samples, generator)
-        return -self.log_prob_estimate(drawn, samples=partitions, generator=generator).mean(0)
-
     def _log_prob_of_draws(self, drawn: Tensor, generator: torch.Generator | None) -> Tensor:
+        # Under random partitions this is too low on average, and so the entropy too high.
         return self.log_prob_estimate(drawn, generator=generator)
 
     def leak(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
@@ -271,9 +262,11 @@ class PermutationLaw(PermutationDistribution):
     def _with_first_fixed(self, observed: Tensor) -> "PermutationLaw | None":
         """The law that reveals one position after the other, the first ones fixed by the observed order."""
         conditions = first_fixed(self.model, self.conditions, observed)
+        if conditions is None:
+            return None
         law = self.expand(self.batch_shape)
-        law.conditions = self.conditions if conditions is None else conditions
-        return None if conditions is None else law
+        law.conditions = conditions
+        return law
 
     # Orders of any batch, in chunks.
 

@@ -137,8 +137,8 @@ def test_entropy():
         assert law.entropy().item() == pytest.approx(exact, abs=1e-5)
         estimate = law.entropy(samples=4000, generator=torch.Generator().manual_seed(0)).item()
         assert estimate == pytest.approx(exact, abs=0.1)
-        again = law.entropy_estimate(4000, generator=torch.Generator().manual_seed(0)).item()
-        assert again == estimate
+        again = law.estimate("entropy", samples=4000, generator=torch.Generator().manual_seed(0))
+        assert again.value.item() == estimate
     fixed = model.distribution(nfe=1, fixed=torch.tensor([[1, 2, 0, 0], [-1, -1, -1, -1]]))
     assert fixed.entropy()[0] == 0
     random = model.distribution(nfe=2)
