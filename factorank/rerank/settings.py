@@ -112,8 +112,8 @@ class Setting:
         for name, value in (("told", "ratings"), ("features", "taste")):
             if value in (self.told, *self.features) and not self.sorts_observed:
                 raise FactorankError(
-                    f"{{parameter={value!r}}} is for rankers of the code 'insertion' and reference='sorted', not"
-                    f" {self.code!r} and {self.reference!r}; the preset 'paper' is no such ranker",
+                    f"{{parameter={value!r}}} is for rankers of the code 'insertion' and reference='sorted',"
+                    f" not {self.code!r} and {self.reference!r}; the preset 'paper' is no such ranker",
                     parameter=name,
                 )
         return replace(self, n=n, shortest=shortest)
