@@ -101,7 +101,8 @@ class PermutationDistribution(Distribution):
     @property
     def device(self) -> torch.device:
         """Where the parameters are, and the samples will be."""
-        return next(value.device for value in self._parameters().values() if isinstance(value, Tensor))
+        kinds = (Tensor, PermutationDistribution)
+        return next(value.device for value in vars(self).values() if isinstance(value, kinds))
 
     # What every law has.
 

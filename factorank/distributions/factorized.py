@@ -78,10 +78,8 @@ class FactorizedDistribution(PermutationDistribution):
         return torch.broadcast_shapes(order.shape[:-1], self.batch_shape)
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        cumulative = self._table.double().exp().cumsum(-1)
-        cumulative = (
-            (cumulative / cumulative[..., -1:]).expand(*self.batch_shape, self.n, self.n).contiguous()
-        )
+        cumulative = self._table.double().exp().cumsum(-1).expand(*self.batch_shape, self.n, self.n)
+        cumulative = (cumulative / cumulative[..., -1:]).contiguous()
         draws = (*self.batch_shape, self.n, math.prod(shape))
         uniform = torch.rand(draws, dtype=torch.float64, device=self.device, generator=generator)
         codes = torch.searchsorted(cumulative, uniform, right=True).movedim(-1, 0)

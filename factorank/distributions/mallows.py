@@ -178,9 +178,9 @@ class Mallows(GeometricDistribution):
     def _ratio(self) -> Tensor:
         """The factor for each unit of each digit of the Lehmer code: ``(*batch or ones, n)``."""
         phi = compact(self.phi, 0)[..., None]
-        return (
-            phi.expand(*phi.shape[:-1], self.n) if self.weights is None else phi ** compact(self.weights, 1)
-        )
+        if self.weights is None:
+            return phi.expand(*phi.shape[:-1], self.n)
+        return phi ** compact(self.weights, 1)
 
     @property
     def code_names(self) -> tuple[str, ...]:

@@ -160,10 +160,6 @@ class Mixture(PermutationDistribution):
         mixture.report = report
         return mixture
 
-    @property
-    def device(self) -> torch.device:
-        return self.weights.device
-
     def _parameters(self) -> dict[str, Any]:
         return {"weights": self.weights, "components": list(self.components)}
 

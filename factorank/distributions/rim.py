@@ -134,10 +134,6 @@ class RIM(FactorizedDistribution):
         return self._logits.expand(*self.batch_shape, self.n, self.n)
 
     @property
-    def device(self) -> torch.device:
-        return self._logits.device
-
-    @property
     def _reference(self) -> Tensor:
         return self.reference
 

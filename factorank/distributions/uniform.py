@@ -41,10 +41,6 @@ class Uniform(PermutationDistribution):
         super().__init__(batch_shape, n, validate_args)
 
     @property
-    def device(self) -> torch.device:
-        return self._zero.device
-
-    @property
     def dtype(self) -> torch.dtype:
         """That of the log-probabilities."""
         return self._zero.dtype

@@ -59,10 +59,6 @@ class Conditioned(PermutationDistribution):
         """Whether each order has the observed items in the observed order: bool ``(*sample, *batch)``."""
         return agrees(order, self.observed)
 
-    @property
-    def device(self) -> torch.device:
-        return self.law.device
-
     def _parameters(self) -> dict[str, Any]:
         return {"law": self.law, "observed": self.observed}
 

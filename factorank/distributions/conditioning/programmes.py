@@ -180,9 +180,7 @@ class LehmerProgramme(_Programme):
         weights = stay[self.numbering.shifted(places, -1).clamp(max=len(stay) - 1)].gather(-1, gap)
         weights = weights.masked_fill((left == places[..., None]).any(-2), NEVER)
         chosen, rest = self._without_next(c, places)
-        number = (
-            self.numbering.of(rest).clamp(max=len(go) - 1) if c + 1 < self.last else torch.zeros_like(chosen)
-        )
+        number = self.numbering.of(rest).clamp(max=len(go) - 1)
         weights = torch.where(left == chosen[:, None], go[number][:, None], weights)
         return self.table[i, : self.n - i] + weights
 

@@ -1,6 +1,5 @@
 """Mallows and mixtures of it from partial rankings, by Monte-Carlo EM with AMP."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,19 +158,16 @@ def _iterate(
     return state, settings.max_iterations, False
 
 
-def _maximise(
-    counts: np.ndarray, masses: np.ndarray, orders: Sequence[np.ndarray | None], phis: np.ndarray
-) -> _State:
+def _maximise(counts: np.ndarray, masses: np.ndarray, orders: list[np.ndarray], phis: np.ndarray) -> _State:
     """The M-step. A component that has lost all its voters keeps its law, at weight zero."""
     n = counts.shape[-1]
     weights, centres, spreads = masses / masses.sum(), [], phis.copy()
     for k, mass in enumerate(masses):
-        start = orders[k]
         if mass <= 1e-9 * masses.sum():
             weights[k] = 0.0
-            centres.append(np.arange(n) if start is None else start)
+            centres.append(orders[k])
             continue
-        order, _ = kemeny(counts[k], start)
+        order, _ = kemeny(counts[k], orders[k])
         centres.append(order)
         spreads[k] = max(fit_mallows_phi(disagreement(counts[k], order), n, mass)[0], LEAST_PHI)
     return _State(weights / weights.sum(), centres, spreads)

@@ -68,9 +68,8 @@ class FitReport:
 
     def __str__(self) -> str:
         estimate = "" if self.standard_error is None else f" ± {self.standard_error:.3f}, estimated"
-        rounds = (
-            f", after {self.iterations} iteration{'s' * (self.iterations != 1)}" if self.iterations else ""
-        )
+        count = f"{self.iterations} iteration{'s' * (self.iterations != 1)}"
+        rounds = f", after {count}" if self.iterations else ""
         lines = [
             f"{self.family} fitted to {self.rankings:g} rankings",
             f"  log-likelihood     {self.log_likelihood:.3f}{estimate} nats ({self.bits:.3f} bits a ranking)",
@@ -79,9 +78,8 @@ class FitReport:
             f"  converged          {'yes' if self.converged else 'NO'}{rounds}",
         ]
         if self.exact is not None:
-            lines.append(
-                f"  consensus          {'exact' if self.exact else 'local optimum, not proven best'}"
-            )
+            proof = "exact" if self.exact else "local optimum, not proven best"
+            lines.append(f"  consensus          {proof}")
         if self.effective_sample_size is not None:
             lines.append(f"  effective samples  at least {self.effective_sample_size:.0%} of those drawn")
         if self.restarts:
