@@ -7,8 +7,16 @@ on the rankings alone, not on how the items are numbered.
 import torch
 from torch import Tensor
 
-from factorank.kernels.codes import longest_increasing, transform
-from factorank.permutations import as_rows, check_permutation, compose, cycle_count, inverse, same_length
+from factorank.kernels.codes import longest_increasing
+from factorank.permutations import (
+    as_rows,
+    check_permutation,
+    compose,
+    cycle_count,
+    inverse,
+    same_length,
+    transformed,
+)
 
 
 def kendall(order: Tensor, other: Tensor, *, check: bool = True) -> Tensor:
@@ -17,11 +25,7 @@ def kendall(order: Tensor, other: Tensor, *, check: bool = True) -> Tensor:
     >>> kendall(torch.tensor([0, 1, 2, 3]), torch.tensor([[0, 1, 2, 3], [1, 0, 2, 3], [3, 2, 1, 0]]))
     tensor([0, 1, 6])
     """
-    relative = _relative(order, other, check)
-    if relative.numel() == 0:
-        return relative.new_zeros(relative.shape[:-1])
-    rows, _ = transform(as_rows(relative), "encode-lehmer", check=False)
-    return rows.sum(-1).view(relative.shape[:-1])
+    return transformed(_relative(order, other, check), "encode-lehmer").sum(-1)
 
 
 def cayley(order: Tensor, other: Tensor, *, check: bool = True) -> Tensor:

@@ -104,10 +104,7 @@ def short_of_memory(advice: str) -> Iterator[None]:
         yield
     except (RuntimeError, MemoryError) as error:
         # Torch has a class for GPUs alone; for the machine's memory there is only the text.
-        if (
-            type(error).__name__ == "OutOfMemoryError"
-            or isinstance(error, MemoryError)
-            or "can't allocate memory" in str(error)
-        ):
+        known = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        if known or "can't allocate memory" in str(error):
             error.add_note(advice)
         raise

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import PermutationError
-from factorank.kernels.codes import transform
-from factorank.permutations import as_rows, check_permutation, item_count, whole_number
+from factorank.permutations import check_permutation, item_count, transformed, whole_number
 
 
 def index_of(order: Tensor) -> Any:
@@ -29,12 +28,12 @@ def index_of(order: Tensor) -> Any:
     check_permutation(order, "index_of takes")
     n = order.shape[-1]
     if order.ndim > 1 and n <= 20:
-        digits = _lehmer(order)
+        digits = transformed(order.to(torch.int64), "encode-lehmer")
         return (digits * _factorials(n, order.device)).sum(-1)
     if order.ndim > 1:
         return [index_of(row) for row in order]
     index = 0
-    for i, digit in enumerate(_lehmer(order).tolist()):
+    for i, digit in enumerate(transformed(order.to(torch.int64), "encode-lehmer").tolist()):
         index = index * (n - i) + digit
     return index
 
@@ -66,11 +65,9 @@ def permutation_at(
         outside = (wide < 0) | (wide >= math.factorial(n))
         if outside.any():
             value = int(index[outside].flatten()[0])
-            raise PermutationError(
-                f"the permutations of {n} items have indices 0..{math.factorial(n) - 1}, not {value}"
-            )
+            raise PermutationError(f"the permutations of {n} items have indices 0..{n}!-1, not {value}")
         digits = wide[..., None] // _factorials(n, index.device) % torch.arange(n, 0, -1, device=index.device)
-        return _from_lehmer(digits).to(device=device or index.device, dtype=dtype)
+        return transformed(digits, "decode-lehmer").to(device=device or index.device, dtype=dtype)
     if isinstance(index, Sequence) and not isinstance(index, str):
         rows = [permutation_at(each, n, dtype=dtype, device=device) for each in index]
         return torch.stack(rows) if rows else torch.empty((0, n), dtype=dtype, device=device)
@@ -81,20 +78,8 @@ def permutation_at(
     for base in range(1, n + 1):
         rest, digit = divmod(rest, base)
         listed.append(digit)
-    return _from_lehmer(torch.tensor(listed[::-1], dtype=torch.int64)).to(device=device, dtype=dtype)
-
-
-def _lehmer(order: Tensor) -> Tensor:
-    wide = order.to(torch.int64)
-    if wide.numel() == 0:
-        return wide
-    return transform(as_rows(wide), "encode-lehmer", check=False)[0].view(order.shape)
-
-
-def _from_lehmer(digits: Tensor) -> Tensor:
-    if digits.numel() == 0:
-        return digits
-    return transform(as_rows(digits), "decode-lehmer", check=False)[0].view(digits.shape)
+    digits = torch.tensor(listed[::-1], dtype=torch.int64)
+    return transformed(digits, "decode-lehmer").to(device=device, dtype=dtype)
 
 
 def _factorials(n: int, device: torch.device) -> Tensor:

@@ -164,10 +164,7 @@ def _shuffle(
     span[-1:] = 1
     draws = torch.empty((*shape, n), dtype=torch.int64, device=device).random_(generator=generator) % span
     draws[..., :-1] += least
-    if draws.numel() == 0:
-        return draws.to(dtype)
-    rows, _ = transform(as_rows(draws), "decode-fisher-yates", check=False)
-    return rows.view(draws.shape).to(dtype)
+    return transformed(draws, "decode-fisher-yates").to(dtype)
 
 
 # Checks, shared by everything that takes permutations.
@@ -228,6 +225,13 @@ def check_permutation(order: Tensor, what: str = "expected") -> None:
 def as_rows(tensor: Tensor) -> Tensor:
     """``(*batch, n)`` as contiguous ``(rows, n)``; there is at least one element."""
     return tensor.reshape(-1, tensor.shape[-1]).contiguous()
+
+
+def transformed(tensor: Tensor, operation: str) -> Tensor:
+    """An operation of the kernels on ``(*batch, n)`` that has been checked; an empty one stays as it is."""
+    if tensor.numel() == 0:
+        return tensor
+    return transform(as_rows(tensor), operation, check=False)[0].view(tensor.shape)
 
 
 def cannot_check(tensor: Tensor) -> bool:

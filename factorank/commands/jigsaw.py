@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class PictureOptions:
-    """Where the pictures come from."""
+class ScoringOptions:
+    """Where the pictures come from, and how a model is scored on them."""
 
     data: Path | None = None
     """The folder of CIFAR-10; $FACTORANK_DATA or the cache unless given. Downloaded if it is not there."""
@@ -26,6 +26,12 @@ class PictureOptions:
     """A folder of pictures to use instead of CIFAR-10, with a tenth held out and a tenth for the test."""
     most: int | None = None
     """Score this many puzzles at most."""
+    nfe: tuple[int, ...] = (1,)
+    """Network evaluations to score at; other than 1 is for models that are trained with --masks any."""
+    unmask: Unmask = "confident"
+    """Which positions are revealed first when there are several evaluations."""
+    split: Literal["test", "held_out"] = "test"
+    """The pictures to score on: held_out, which are not trained on either, to choose by."""
 
     def read(self) -> "Pictures":
         from factorank.jigsaw import cifar10, picture_folder
@@ -35,7 +41,7 @@ class PictureOptions:
 
 
 @dataclass(kw_only=True)
-class JigsawTrain(PictureOptions):
+class JigsawTrain(ScoringOptions):
     """Train a model on puzzles and score it; the same command resumes a run that was stopped.
 
     A run whose time or steps are over is finished: to train longer, give more with another --label or --out.
@@ -85,14 +91,8 @@ class JigsawTrain(PictureOptions):
     """Decides the first weights and the training."""
     label: str | None = None
     """The name of the run; the preset unless given."""
-    nfe: tuple[int, ...] = (1,)
-    """Network evaluations to score at; other than 1 needs --masks any."""
-    unmask: Unmask = "confident"
-    """Which positions are revealed first when there are several evaluations."""
     watch_every: int = 1000
     """Steps between two evaluations on held-out puzzles, for the curve in metrics.jsonl."""
-    split: Literal["test", "held_out"] = "test"
-    """The pictures to score on: held_out, which are not trained on either, to choose by."""
     out: Path = Path("runs/jigsaw")
     """The folder for the runs and jigsaw.jsonl."""
 
@@ -126,21 +126,15 @@ class JigsawTrain(PictureOptions):
 
 
 @dataclass(kw_only=True)
-class JigsawEval(PictureOptions):
+class JigsawEval(ScoringOptions):
     """Score a trained model on test puzzles."""
 
     model: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
     """The folder of a run; needed unless weights for --grid come with the package."""
     grid: int | None = None
     """Pieces in a row, for a model that comes with the package."""
-    nfe: tuple[int, ...] = (1,)
-    """Network evaluations; other than 1 is for models that were trained with --masks any."""
-    unmask: Unmask = "confident"
-    """Which positions are revealed first when there are several evaluations."""
     beam: int | None = None
     """For autoregressive models: how many solutions the search keeps; 8 unless given."""
-    split: Literal["test", "held_out"] = "test"
-    """The pictures to score on; choices are made on the held-out ones."""
     out: Path | None = None
     """A file for the rows."""
 

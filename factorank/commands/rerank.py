@@ -3,14 +3,17 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
 from factorank.commands._options import options_for
-from factorank.commands._rerank_tables import answer_table, scores_table, write_answer
-from factorank.commands._text import command_line, counted
+from factorank.commands._text import command_line, counted, percent, shorten, table
 from factorank.errors import FactorankError
+from factorank.files import write_json, write_whole
+
+if TYPE_CHECKING:
+    from factorank.rerank import Reranking
 
 RATINGS = "ratings.safetensors"
 """The ratings that a ranker was made from, beside it: its test users are those that it is measured on."""
@@ -71,11 +74,8 @@ class RerankFit:
         if read.repeated:
             out = counted(read.repeated, "row")
             print(f"{self.file}: {out} left out: the user rates the item again further down")
-        ratings = read.filter(
-            min_item_ratings=self.min_item_ratings,
-            item_count=self.items,
-            min_user_ratings=self.min_user_ratings,
-        )
+        least = {"min_item_ratings": self.min_item_ratings, "min_user_ratings": self.min_user_ratings}
+        ratings = read.filter(item_count=self.items, **least)
         counts = len(ratings), ratings.item_count, len(ratings.items)
         print("{}: {:,} users, {:,} items, {:,} ratings".format(ratings.source or self.file, *counts))
         ranker = learn(setting, ratings, self.out, max_seconds=self.max_seconds)
@@ -205,3 +205,68 @@ class Rerank:
     """Rank lists for users who have ordered some items: train on ratings, predict, or measure."""
 
     actions: ClassVar = {"fit": RerankFit, "predict": RerankPredict, "eval": RerankEval}
+
+
+def answer_table(answer: "Reranking", names: list[str], by: str) -> str:
+    """The ranked items of one user; places count from 1 for people."""
+    lines = []
+    for place, (name, item) in enumerate(zip(names, answer, strict=True), start=1):
+        mark, interval = "* " if item.observed else "", f"{item.low + 1}–{item.high + 1}"
+        shown = [place, mark + shorten(name, 34), f"{item.place + 1:.1f}", interval]
+        lines.append([*shown, f"{percent(item.top, 0)}%"])
+    header = ["", "item", "expected place", f"{percent(answer.level, 0)}% interval", f"top {answer.k}"]
+    sorting = {
+        "gain": "sorted by expected gain, in which the first places count most (--by)",
+        "place": "sorted by expected place (--by)",
+        "mode": "the likeliest order (--by)",
+        "sample": "one sample of the order (--by)",
+    }
+    return table(header, lines, "rl") + f"\n\n  * ordered or rated by the user\n  {sorting[by]}"
+
+
+def write_answer(path: Path, answer: "Reranking", names: list[str]) -> None:
+    """The same rows as the table, for programs; places count from 1."""
+    from factorank.data.rankings.tables import csv_text
+
+    header = ["place", "item", "name", "expected_place", "low", "high", f"top_{answer.k}", "given"]
+    rows = [
+        [place, item.item, name, item.place + 1, item.low + 1, item.high + 1, item.top, item.observed]
+        for place, (name, item) in enumerate(zip(names, answer, strict=True), start=1)
+    ]
+    if path.suffix == ".json":
+        write_json(path, [dict(zip(header, row, strict=True)) for row in rows])
+    else:
+        write_whole(path, csv_text(header, rows))
+
+
+def some_of(rs: list[int], most: int) -> list[int]:
+    """At most so many of the numbers, the first and the last among them, the early ones denser."""
+    kept = rs if len(rs) <= most + 3 else [r for r in rs if r in {0, 1, 3, 5, 10, 20, 30, 40, rs[-1]}]
+    while len(kept) > max(most, 2):
+        gaps = [(kept[i + 1] - kept[i - 1]) / kept[i] for i in range(1, len(kept) - 1)]
+        least = 1 + gaps.index(min(gaps))
+        kept = kept[:least] + kept[least + 1 :]
+    return kept
+
+
+def scores_table(rows: list[dict[str, Any]]) -> str:
+    """NDCG of the unobserved items by method and r, a block for each n; means over the seeds."""
+    blocks = []
+    for n in sorted({row["n"] for row in rows}):
+        k = 10 if n > 10 else 5
+        here = [row for row in rows if (row["n"], row["k"]) == (n, k)]
+        rs = sorted({row["r"] for row in here})
+        methods = list(dict.fromkeys((row["method"], row["objective"]) for row in here))
+        longest = max(len(", ".join(filter(None, method))) for method in methods)
+        shown = some_of(rs, (78 - longest) // len("  0.000"))
+        lines = []
+        for method, objective in methods:
+            own = [row for row in here if (row["method"], row["objective"]) == (method, objective)]
+            cells = []
+            for r in shown:
+                values = [row["ndcg_unobserved"] for row in own if row["r"] == r]
+                cells.append(f"{sum(values) / len(values):.3f}" if values else "")
+            lines.append([method if objective is None else f"{method}, {objective}", *cells])
+        title = f"n = {n}: NDCG@{k} of the unobserved items, by the number r of observed ones"
+        blocks.append(title + "\n\n" + table(["method", *(f"r {r}" for r in shown)], lines, "l"))
+    return "\n\n".join(blocks)

@@ -10,6 +10,9 @@ from factorank.training.batches import Batch, take, to_device
 from factorank.training.processes import World
 from factorank.training.random_streams import stream_seed
 
+BITS = 1.0 / math.log(2.0)
+"""Bits in a nat."""
+
 
 class HeldOut:
     """Mean loss on held-out orders, with the same masks every time so that values can be compared."""

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from factorank.errors import TrainingError
 from factorank.training import checkpoints
 from factorank.training.checkpoints import Checkpoint
-from factorank.training.held_out import Best, HeldOut
+from factorank.training.held_out import BITS, Best, HeldOut
 from factorank.training.optimizers.average import copy_into, holding
 from factorank.training.processes import interruptions
-from factorank.training.progress import BITS, Metrics, progress_bar
+from factorank.training.run_folder import Metrics
 from factorank.training.step import Step
 
 AGREE_EVERY = 8
@@ -67,7 +68,14 @@ class Loop:
         settings, writes = self.settings, self.world.rank == 0
         if settings.folder is not None and writes:
             self._metrics = Metrics(settings.folder, self.done)
-        bar = progress_bar(settings.progress if writes else False, self.done, settings.steps)
+        show = settings.progress if writes else False
+        bar = tqdm(
+            total=settings.steps,
+            initial=self.done,
+            bar_format="{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+            dynamic_ncols=True,
+            disable=None if show is None else not show,
+        )
         try:
             with interruptions() as interrupted:
                 self.model.train()
@@ -80,7 +88,7 @@ class Loop:
             if self._metrics is not None:
                 self._metrics.close()
 
-    def _run_steps(self, bar: Any, interrupted: threading.Event) -> None:
+    def _run_steps(self, bar: tqdm, interrupted: threading.Event) -> None:
         settings = self.settings
         agree_every = 1 if self.world.size == 1 else AGREE_EVERY
         first = logged_step = self.done
@@ -103,7 +111,7 @@ class Loop:
                 rate = (self.done - logged_step) / max(now - logged_at, 1e-9)
                 logged_at, logged_step = now, self.done
                 self._write(loss=self.loss, bits=self.loss * BITS, lr=lr, grad_norm=norm, rate=rate)
-                bar.set_postfix_str(self._status(bar, rate))
+                bar.set_postfix_str(self._status(rate))
             if self.done % settings.held_out_steps == 0 or last:
                 self._score()
             every = settings.checkpoint_every
@@ -115,13 +123,13 @@ class Loop:
         if self.step.count:  # stopped between two logs: the sum stays, for the run that resumes
             self._read_loss()
 
-    def _status(self, bar: Any, rate: float) -> str:
+    def _status(self, rate: float) -> str:
         """The loss in bits, the rate, and the time left until steps or seconds end."""
         left = (self.settings.steps - self.done) / rate
         if self.settings.max_seconds is not None:
             left = min(left, max(0.0, self.settings.max_seconds - self.call_seconds))
         held_out = "" if self.best.nats is None else f"held-out {self.best.nats * BITS:.3f}, "
-        return f"{self.loss * BITS:.3f} bits, {held_out}{rate:.3g} steps/s, {bar.format_interval(left)} left"
+        return f"{self.loss * BITS:.3f} bits, {held_out}{rate:.3g} steps/s, {tqdm.format_interval(left)} left"
 
     def _agree(self, interrupted: threading.Event, since_save: float) -> bool:
         """Let all processes stop together, and share one clock; whether a checkpoint is due."""

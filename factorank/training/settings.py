@@ -176,12 +176,9 @@ def shows_options(function: F) -> F:
     except OSError:  # installed without sources
         source = ""
     field = r'^    (\w+): [^\n]*\n    """(.*?)"""$'
-    lines = [
-        textwrap.indent(
-            textwrap.fill(f"{name}: {' '.join(text.split())}", 102, subsequent_indent=" " * 4), " " * 8
-        )
-        for name, text in re.findall(field, source, re.MULTILINE | re.DOTALL)
-    ]
+    described = re.findall(field, source, re.MULTILINE | re.DOTALL)
+    texts = (textwrap.fill(f"{name}: {' '.join(text.split())}", 98) for name, text in described)
+    lines = [" " * 8 + text.replace("\n", "\n" + " " * 12) for text in texts]
     function.__doc__ = (function.__doc__ or "").replace("        {options}", "\n".join(lines))
     return function
 
@@ -200,20 +197,12 @@ def _decay(value: Any) -> bool:
 
 _COUNTS = "steps accumulate log_every num_nodes batch_size held_out_every patience checkpoint_every devices"
 _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
-    (_COUNTS, "a whole number of at least 1", lambda value: _whole(value) and value >= 1),
-    ("seed warmup", "a whole number of at least 0", lambda value: _whole(value) and value >= 0),
-    (
-        "lr max_seconds checkpoint_seconds clip",
-        "a finite number above 0",
-        lambda value: _finite(value) and value > 0,
-    ),
-    ("weight_decay", "a finite number at least 0", lambda value: _finite(value) and value >= 0),
+    (_COUNTS, "a whole number of at least 1", lambda v: _whole(v) and v >= 1),
+    ("seed warmup", "a whole number of at least 0", lambda v: _whole(v) and v >= 0),
+    ("lr max_seconds checkpoint_seconds clip", "a finite number above 0", lambda v: _finite(v) and v > 0),
+    ("weight_decay", "a finite number at least 0", lambda v: _finite(v) and v >= 0),
     ("ema", "a finite number at least 0 and below 1", _decay),
-    (
-        "betas",
-        "two numbers at least 0 and below 1",
-        lambda value: len(value) == 2 and all(map(_decay, value)),
-    ),
+    ("betas", "two numbers at least 0 and below 1", lambda v: len(v) == 2 and all(map(_decay, v))),
 )
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "optimizer": get_args(Optimizer),

@@ -11,12 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from factorank.errors import TrainingError
 from factorank.kernels import dispatch
 from factorank.kernels.gpu.step_graph import StepGraph
-from factorank.training.batches import Shape, Source
+from factorank.training.batches import Shape, Source, take
 from factorank.training.optimizers import make_update
 from factorank.training.optimizers.adamw import trained_weights
 from factorank.training.optimizers.average import Average
@@ -108,12 +107,16 @@ class Step:
 
     def _body(self) -> None:
         self._drop_gradients()
-        noise, parts = self._noise(), self.shape.parts
-        for part in range(parts):
+        shape, masks, noise = self.shape, self.streams["masks"], None
+        if self._draw_noise is not None:  # random numbers for all rows of the step, by row
+            noise = self._draw_noise(torch.Size([shape.rows]), device=self.world.device, generator=masks)
+        for part in range(shape.parts):
             order, context = self.source.batch(part)
-            with self.world.without_sync(self.objective, part < parts - 1):
-                loss = self.objective(order, context, self._random(noise, part))
-                loss = loss / parts if parts > 1 else loss
+            rows = slice(shape.first(part), shape.first(part) + shape.batch)
+            random = {"generator": masks} if noise is None else {"noise": take(noise, rows)}
+            with self.world.without_sync(self.objective, part < shape.parts - 1):
+                loss = self.objective(order, context, random)
+                loss = loss / shape.parts if shape.parts > 1 else loss
                 self.world.backward(loss, self.objective)
             self.loss_sum += loss.detach()
         self.update.apply(self.grad_norm)
@@ -121,22 +124,6 @@ class Step:
     def _drop_gradients(self) -> None:
         for _, weight in self.named:
             weight.grad = None
-
-    def _noise(self) -> Any:
-        """The random numbers of the loss for all rows of the step, if the model draws them by row."""
-        if self._draw_noise is None:
-            return None
-        rows, device = torch.Size([self.shape.rows]), self.world.device
-        return self._draw_noise(rows, device=device, generator=self.streams["masks"])
-
-    def _random(self, noise: Any, part: int) -> dict[str, Any]:
-        """Where the loss of one pass takes its random numbers from: its rows of the noise, or a generator."""
-        if noise is None:
-            return {"generator": self.streams["masks"]}
-        if self.shape.rows == self.shape.batch:
-            return {"noise": noise}
-        first = self.shape.first(part)
-        return {"noise": tree_map(lambda leaf: leaf[first : first + self.shape.batch], noise)}
 
     def _capture(self, graph: StepGraph) -> None:
         self._drop_gradients()  # so that the gradients live in the graph's own memory

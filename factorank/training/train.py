@@ -15,10 +15,9 @@ from factorank.training import checkpoints, run_folder
 from factorank.training.batches import Shape
 from factorank.training.checkpoints import Checkpoint
 from factorank.training.data import Data, HeldOutData, TrainingData
-from factorank.training.held_out import HeldOut
+from factorank.training.held_out import BITS, HeldOut
 from factorank.training.loop import Loop
 from factorank.training.processes import World, checked_device, world_of
-from factorank.training.progress import BITS
 from factorank.training.random_streams import random_streams
 from factorank.training.settings import TrainSettings, shows_options
 from factorank.training.step import Step

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from factorank.baselines.rankers import RANKERS
-from factorank.commands._rerank_tables import some_of
+from factorank.commands.rerank import some_of
 from factorank.figures.rerank import calibration_figure, rerank_figure
 from tests.rerank.small import ratings
 

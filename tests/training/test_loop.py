@@ -98,3 +98,14 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
         train(model, ORDERS, out=tmp_path, log_every=3, checkpoint_every=3, **QUICK)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0", "3"]
     assert not model.training
+
+
+def test_silent_unless_on_a_terminal_or_asked(capfd):
+    train(make(), ORDERS, **QUICK)
+    assert capfd.readouterr() == ("", "")
+    train(make(), ORDERS, progress=True, log_every=2, held_out=0.2, **QUICK)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "step 12/12" in err
+    assert "bits, held-out" in err
+    assert "0:00 left" in err

@@ -320,3 +320,13 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
 
     train(make(), ORDERS, steps=4, batch_size=10, held_out_every=2, watch=watch, out=tmp_path, progress=False)
     assert refused == [True, True]
+
+
+def test_history_is_cut_back_to_whole_lines_up_to_a_step(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    folder.cut_back(path, 2)
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+    path.write_text('{"step": 1}\n{"step": 2')
+    folder.cut_back(path, 9)
+    assert path.read_text() == '{"step": 1}\n'
