@@ -73,10 +73,10 @@ class GRIM(PermutationDistribution):
         if i == 0:
             return torch.zeros((*slots.shape[:-1], 1), device=slots.device)
         logits = self.conditional(slots)
-        expected = (*slots.shape[:-1], i + 1)
         if not isinstance(logits, Tensor) or not logits.is_floating_point():
             got = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
             raise DistributionError(f"the conditional of GRIM returns floating logits, not {got}")
+        expected = (*slots.shape[:-1], i + 1)
         try:
             logits = logits.expand(expected)
         except RuntimeError:
@@ -87,10 +87,10 @@ class GRIM(PermutationDistribution):
         if self._validate_args and not torch.compiler.is_compiling():
             usable = (logits < math.inf).all(-1) & (logits > -math.inf).any(-1)
             if not torch._is_all_true(usable):
-                row = [int(k) for k in (~usable).nonzero()[0]]
+                row = tuple((~usable).nonzero()[0].tolist())
                 raise DistributionError(
                     "the conditional of GRIM returns logits below infinity, some of them finite,"
-                    f" but for slots {slots[tuple(row)].tolist()} they are {logits[tuple(row)].tolist()}"
+                    f" but for slots {slots[row].tolist()} they are {logits[row].tolist()}"
                 )
         return logits.log_softmax(-1)
 

@@ -120,9 +120,8 @@ class Mallows(GeometricDistribution):
             weights: of the rankings, ``(*batch,)``.
             central: the reference order, if it is not to be fitted.
             place_weights: of the weighted law, ``(n,)``.
-            unranked: how the items that an order leaves out are ranked: "below" the others (top-k lists) or
-                "incomparable" (rankings of subsets).
-            items: the number of items where the orders are shorter than that.
+            unranked: as of :meth:`PlackettLuce.fit`.
+            items: as of :meth:`PlackettLuce.fit`.
             samples: completions for each voter; 50 unless given.
             max_iterations: of EM; 100 unless given.
             tolerance: of the change of φ at which EM stops; 1e-4 unless given.

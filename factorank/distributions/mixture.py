@@ -100,9 +100,8 @@ class Mixture(PermutationDistribution):
             weights: of the rankings, ``(*batch,)``.
             components: the number of laws.
             family: "mallows", "generalized-mallows", "rim" or "plackett-luce".
-            unranked: how the items that an order leaves out are ranked: "below" the others (top-k lists) or
-                "incomparable" (rankings of subsets).
-            items: the number of items where the orders are shorter than that.
+            unranked: as of :meth:`PlackettLuce.fit`.
+            items: as of :meth:`PlackettLuce.fit`.
             smoothing: of the family "rim", as of :meth:`RIM.fit`.
             penalty: of the family "plackett-luce", as of :meth:`PlackettLuce.fit`.
             restarts: the number of starts.

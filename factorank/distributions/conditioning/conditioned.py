@@ -69,11 +69,15 @@ class Conditioned(PermutationDistribution):
         orders = super()._listed(what)
         return orders[self.agrees(orders)]
 
+    @property
+    def _free(self) -> Tensor:
+        """Which items were not observed, bool ``(n,)``."""
+        free = torch.ones(self.n, dtype=torch.bool, device=self.device)
+        return free.index_fill_(0, self.observed, False)
+
     def _chained(self, order: Tensor) -> Tensor:
         """The order with the observed items, at the places they hold, put into the observed order."""
-        held = torch.zeros(self.n, dtype=torch.bool, device=order.device)
-        held[self.observed] = True
-        here = held[order]
+        here = ~self._free[order]
         return torch.where(here, self.observed[(here.cumsum(-1) - 1).clamp(min=0)], order)
 
 

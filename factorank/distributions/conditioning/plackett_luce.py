@@ -54,18 +54,14 @@ class ConditionedPlackettLuce(Conditioned):
         """
         with torch.no_grad():
             logits = self.law.logits.double()
-            free = torch.ones(self.n, dtype=torch.bool, device=self.device)
-            free[self.observed] = False
-            others = free.nonzero().squeeze(-1).expand(*self.batch_shape, -1)
+            others = self._free.nonzero().squeeze(-1).expand(*self.batch_shape, -1)
             scores = logits.gather(-1, others)
             others = others.gather(-1, scores.argsort(dim=-1, descending=True, stable=True))
             return _merge(self.observed.expand(*self.batch_shape, -1), others, logits)
 
     def _mean_ranks(self) -> Tensor:
         """Exact for every n: sums over pairs of items the probability that one is before the other."""
-        logits, chain = self.law.logits, self.observed
-        free = torch.ones(self.n, dtype=torch.bool, device=self.device)
-        free[chain] = False
+        logits, chain, free = self.law.logits, self.observed, self._free
         others = logits[..., free]
         # Item j is after the k-th observed one if it is after the k+1 gaps: each passes it by independently.
         rates = logits[..., chain].flip(-1).logcumsumexp(-1).flip(-1)
