@@ -13,10 +13,7 @@ from factorank.errors import FactorankError
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a file whole or not at all; text is UTF-8 with ``\\n`` line ends.
-
-    An existing file is replaced; a failure leaves it as it was.
-    """
+    """Write or replace a file whole or not at all; text is UTF-8 with ``\\n`` line ends."""
     path = Path(path)
     data = content.encode() if isinstance(content, str) else content
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

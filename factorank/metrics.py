@@ -81,6 +81,5 @@ def share_among(sequences: Tensor, known: Tensor) -> float:
     if base ** known.shape[1] > 2**62:
         raise FactorankError(f"sequences of {known.shape[1]} values up to {base - 1} are too long to compare")
     weights = torch.tensor([base**i for i in range(known.shape[1])], device=sequences.device)
-    return float(
-        torch.isin((sequences * weights).sum(1), (known.to(sequences.device) * weights).sum(1)).float().mean()
-    )
+    ours, theirs = ((rows.to(weights.device) * weights).sum(1) for rows in (sequences, known))
+    return float(torch.isin(ours, theirs).float().mean())

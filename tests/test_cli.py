@@ -267,17 +267,15 @@ def test_bench_passes_its_arguments_on(run, monkeypatch, tmp_path):
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "echo.py").write_text("def main(argv):\n    print(argv)\n    return 3\n")
-    monkeypatch.setattr(
-        "factorank.commands.bench.__file__", str(tmp_path / "factorank" / "commands" / "bench.py")
-    )
+    monkeypatch.setattr("factorank.commands.bench.FOLDER", tmp_path / "benchmarks")
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
         monkeypatch.delitem(sys.modules, name)
     assert run("bench", "echo", "--fast", "--help") == (3, "['--fast', '--help']\n", "")
-    monkeypatch.setattr("factorank.commands.bench.__file__", str(tmp_path / "x" / "y" / "z" / "bench.py"))
+    monkeypatch.setattr("factorank.commands.bench.FOLDER", tmp_path / "nothing")
     code, _, err = run("bench", "echo")
     assert code == 2
-    assert "the benchmarks are in a checkout of the source" in err
+    assert "there are none outside a checkout of the source" in err
 
 
 def test_bench_lists_what_can_be_run(run):

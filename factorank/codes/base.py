@@ -86,10 +86,8 @@ class Code(ABC):
         check_integer(code, f"{self.title} decodes codes", CodeError)
         n = code.shape[-1]
         if n - 1 > torch.iinfo(code.dtype).max:
-            raise CodeError(
-                f"{self.title} codes of length {n} have orders with items up to {n - 1}, which {code.dtype}"
-                " cannot hold"
-            )
+            items = f"have orders with items up to {n - 1}, which {code.dtype} cannot hold"
+            raise CodeError(f"{self.title} codes of length {n} {items}")
         if code.numel() == 0:
             return code.clone()
         rows, fault = self._decode_rows(as_rows(code), check)
@@ -104,13 +102,10 @@ class Code(ABC):
     def _decode_rows(self, rows: Tensor, check: bool) -> tuple[Tensor, Tensor]:
         if not check or cannot_check(rows):
             return self._decode(rows), torch.tensor(NO_FAULT)
-        outside = self._outside(rows).any(1)
+        wide = rows.to(torch.int64)
+        outside = ((wide < 0) | (wide >= self.sizes(rows.shape[-1]).to(rows.device))).any(1)
         fault = torch.where(outside.any(), outside.int().argmax(), NO_FAULT)
         return (rows if _found(fault, check) else self._decode(rows)), fault
-
-    def _outside(self, rows: Tensor) -> Tensor:
-        wide = rows.to(torch.int64)
-        return (wide < 0) | (wide >= self.sizes(rows.shape[-1]).to(rows.device))
 
     def _raise_outside(self, code: Tensor, row: int) -> None:
         n = code.shape[-1]

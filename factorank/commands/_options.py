@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from factorank.data import Rankings
     from factorank.distributions import PermutationDistribution
 
+Family = Literal["mallows", "generalized-mallows", "rim", "plackett-luce"]
 Unmask = Literal["random", "left-to-right", "right-to-left", "confident"]
 
 
@@ -86,10 +87,7 @@ def check_least(parameter: str, value: int | None, least: int = 1) -> None:
 
 
 def in_options(error: FactorankError, command: Any) -> str:
-    """The message of an error, with its parameter as the option of the command that sets it.
-
-    An error without a parameter, or about one that the command does not set, keeps its message.
-    """
+    """The message of an error, with its parameter as the option of the command that sets it, if one does."""
     option = None if error.parameter is None else option_name(command, error.parameter)
     return str(error) if option is None else error.with_option(option)
 

@@ -56,10 +56,7 @@ def finished(
 
 
 def _begin(jobs: int) -> None:
-    """Give a worker its share of the processors, and let it end with its parent.
-
-    Otherwise a worker whose command was killed would go on training in a folder that is needed again.
-    """
+    """Give a worker its share of the processors, and let it end with its parent: its folder is needed."""
     import torch
 
     torch.set_num_threads(max(1, torch.get_num_threads() // jobs))

@@ -11,15 +11,13 @@ import tyro
 
 from factorank.errors import FactorankError
 
-
-def benchmarks() -> Path:
-    """The folder of the benchmarks, which a checkout has."""
-    return Path(__file__).parents[2] / "benchmarks"
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+"""The benchmarks, which a checkout has."""
 
 
 def names() -> list[str]:
-    """The benchmarks: the files there that have a ``main(argv)``; the others are what these share."""
-    files = sorted(benchmarks().glob("*.py"))
+    """The files there that have a ``main(argv)``; the others are what these share."""
+    files = sorted(FOLDER.glob("*.py"))
     return [file.stem for file in files if re.search(r"^def main\(", file.read_text("utf-8"), re.MULTILINE)]
 
 
@@ -37,15 +35,8 @@ class Bench:
     passes_on: ClassVar[bool] = True
 
     def run(self) -> int:
-        folder = benchmarks()
-        if not folder.is_dir():
-            raise FactorankError(
-                f"there is no folder {folder}: the benchmarks are in a checkout of the source, not in the"
-                " installed package"
-            )
         if self.name not in names():
-            raise FactorankError(
-                f"there is no benchmark {self.name!r}; there are {', '.join(names()) or 'none'}"
-            )
-        sys.path.insert(0, str(folder.parent))
+            there = ", ".join(names()) or "none outside a checkout of the source"
+            raise FactorankError(f"there is no benchmark {self.name!r}; there are {there}")
+        sys.path.insert(0, str(FOLDER.parent))
         return import_module(f"benchmarks.{self.name}").main(self.rest) or 0

@@ -3,9 +3,9 @@
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from factorank.commands._options import RankingsFile, options_for
+from factorank.commands._options import Family, RankingsFile, options_for
 from factorank.commands._text import counted, table
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ class Compare(RankingsFile):
 
     components: int = 3
     """Mixtures of 2 up to so many components are compared, too."""
-    mixtures: tuple[Literal["mallows", "generalized-mallows", "rim", "plackett-luce"], ...] = (
-        "mallows",
-        "plackett-luce",
-    )
+    mixtures: tuple[Family, ...] = ("mallows", "plackett-luce")
     """The families to mix."""
     held_out: float = 0.2
     """The share of the voters to hold out."""

@@ -40,9 +40,8 @@ class Figure:
         results = self.results or Path("results") / f"{self.name}.jsonl"
         if not results.exists():
             given = "" if self.results else "; --results FILE draws from another"
-            raise FactorankError(
-                f"there is no file {results}{given}; {MADE_BY[self.name]} writes such a file"
-            )
+            missing = f"there is no file {results}{given}"
+            raise FactorankError(f"{missing}; {MADE_BY[self.name]} writes such a file")
         out = self.out or results.with_suffix(".png")
         draw(self.name, results, out)
         print(f"drawn from {results}: {out}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from factorank.commands._options import RankingsFile, check_least, options_for
+from factorank.commands._options import Family, RankingsFile, check_least, options_for
 from factorank.commands._text import command_line, counted, shorten, table
 
 
@@ -19,7 +19,7 @@ class Fit(RankingsFile):
     """The family of laws."""
     components: int = 2
     """How many laws a mixture has."""
-    family: Literal["mallows", "generalized-mallows", "rim", "plackett-luce"] = "mallows"
+    family: Family = "mallows"
     """The family of a mixture's components."""
     restarts: int = 5
     """Starts of a mixture, of which the best is kept."""
@@ -89,9 +89,8 @@ def report(facts: dict[str, Any]) -> str:
         "AIC, BIC": f"{facts['aic']:.3f}, {facts['bic']:.3f}",
         "converged": ("yes" if facts["converged"] else "NO") + rounds,
     }
-    if facts["consensus_exact"] is not None:
-        proven = "proven best" if facts["consensus_exact"] else "a local optimum, not proven best"
-        figures["consensus"] = proven
+    if (exact := facts["consensus_exact"]) is not None:
+        figures["consensus"] = "proven best" if exact else "a local optimum, not proven best"
     lines += [f"  {name:<15}  {value}" for name, value in figures.items()]
     for text in facts["warnings"]:
         lines += textwrap.wrap("warning: " + name_items(text, items), 79, subsequent_indent="  ")

@@ -13,7 +13,6 @@ from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
     from factorank.jigsaw import JigsawSetting, Pictures
-    from factorank.jigsaw.training import OtherRunError
 
 
 @dataclass(kw_only=True)
@@ -112,7 +111,11 @@ class JigsawTrain(ScoringOptions):
             about: dict[str, Any] = {"command": command_line(), "say": say, "watch_every": self.watch_every}
             rows = run([chosen], self.out, scoring, pictures=self.read(), **about)
         except OtherRunError as error:
-            raise FactorankError(other_run(error, self)) from None
+            names = ", ".join(error.stored)
+            stored = ((option_name(self, name) or name, value) for name, value in error.stored.items())
+            options = ", ".join(f"{option} {value}" for option, value in stored)
+            other = f"{error.folder} holds a run with another {names}"
+            raise FactorankError(f"{other}; choose another --label or --out, or say {options}") from None
         if not rows:
             say(f"stopped; the same command goes on from {self.out / chosen.name}")
             return 130
@@ -212,16 +215,6 @@ class Jigsaw:
     actions: ClassVar = {"train": JigsawTrain, "eval": JigsawEval, "solve": JigsawSolve}
 
 
-def other_run(error: "OtherRunError", command: JigsawTrain) -> str:
-    """That a folder holds another run, in terms of the options of the command line."""
-    names = {name: option_name(command, name) or name for name in error.stored}
-    options = ", ".join(f"{names[name]} {value}" for name, value in error.stored.items())
-    return (
-        f"{error.folder} holds a run with another {', '.join(error.stored)}; choose another --label or --out,"
-        f" or say {options}"
-    )
-
-
 def check_nfes(nfes: tuple[int, ...], chosen: "JigsawSetting") -> None:
     """Refuse numbers of evaluations before anything is trained."""
     if not nfes:
@@ -233,9 +226,7 @@ def check_nfes(nfes: tuple[int, ...], chosen: "JigsawSetting") -> None:
     if chosen.method != "factorank" or chosen.objective != "masked":
         raise FactorankError("--nfe is for masked models; this one takes as many evaluations as it needs")
     if chosen.masks_used == "all":
-        raise FactorankError(
-            "this model learns one evaluation; others than --nfe 1 are for those trained with --masks any"
-        )
+        raise FactorankError("others than --nfe 1 are for those trained with --masks any; this was not")
 
 
 def check_out(out: Path, picture: Path) -> None:

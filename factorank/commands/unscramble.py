@@ -146,7 +146,5 @@ def scores_table(rows: list[dict[str, Any]]) -> str:
         [row["letter_sets"], row["unmask"], row["nfe"], percent(row["real"]), percent(row["all_anagrams"])]
         for row in rows
     ]
-    return (
-        "Probability of real words, and how often every anagram of a set has a tenth of\n"
-        "its share or more\n\n" + table(header, lines, "ll")
-    )
+    title = "Probability of real words, and how often every anagram of a set has a tenth of\nits share"
+    return f"{title} or more\n\n{table(header, lines, 'll')}"

@@ -6,7 +6,7 @@ decide which rows a step reads: a resumed run reads the same rows as a run that 
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,17 +31,6 @@ class Shape:
     def first(self, part: int) -> int:
         """The place, among the rows of the step, of the first row of a part on this rank."""
         return (part * self.ranks + self.rank) * self.batch
-
-
-class Source(Protocol):
-    """Where the training step reads its batches."""
-
-    static: bool
-    """Whether the batches must keep their addresses, because a captured graph reads them."""
-
-    def prepare(self, step: int) -> None: ...
-
-    def batch(self, part: int) -> Batch: ...
 
 
 class Deal:
@@ -96,6 +85,7 @@ class HostBatches:
     """
 
     static = False
+    """Whether the batches must keep their addresses, because a captured graph reads them."""
 
     def __init__(self, fetch: Callable[[int, int], Batch], parts: int, *, in_step: bool = False) -> None:
         self._fetch, self._in_step = fetch, in_step
@@ -113,6 +103,9 @@ class HostBatches:
 
     def batch(self, part: int) -> Batch:
         return self._fetch(0, part) if self._in_step else self._parts[part]
+
+
+Source = TensorBatches | HostBatches
 
 
 def check_orders(order: Tensor, n: int | None, what: str) -> None:

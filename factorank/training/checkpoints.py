@@ -97,14 +97,12 @@ def newest(folder: Path) -> Checkpoint | None:
 
 def steps_in(folder: Path) -> list[int]:
     """The steps that ``folder`` has checkpoints of, in order, whole or not."""
-    if not folder.is_dir():
-        return []
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+    return sorted(int(path.name) for path in folder.glob("*") if path.name.isdecimal())
 
 
 def tidy(folder: Path) -> None:
     """Remove folders that a killed process left half made or half deleted."""
-    for path in folder.glob(".*") if folder.is_dir() else ():
+    for path in folder.glob(".*"):
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -61,11 +61,7 @@ class TrainingData:
         return self.table is not None and not any((order < 0).any() for order, _ in tables)
 
     def batches(self, shape: Shape, seed: int, generator: torch.Generator, device: torch.device) -> Source:
-        """The batches of a run.
-
-        A function that is tensor operations only, and takes all its random numbers from ``generator``, may
-        have an attribute ``capturable = True``. It then becomes part of the captured step.
-        """
+        """The batches of a run; functions with ``capturable = True`` become part of a captured step."""
         data: Any = self.data
         if self.table is not None:
             return TensorBatches(self.table, shape, seed, device)
@@ -87,10 +83,8 @@ class TrainingData:
 
     def identity(self) -> dict[str, Any]:
         """What tells these data from others."""
-        return {
-            "data": {"rows": self.rows} if self.table is None else fingerprint(self.table),
-            "held_out": None if self.held_out is None else fingerprint(self.held_out),
-        }
+        data = {"rows": self.rows} if self.table is None else fingerprint(self.table)
+        return {"data": data, "held_out": None if self.held_out is None else fingerprint(self.held_out)}
 
     @torch.no_grad()
     def probe(self, model: Any, device: torch.device) -> None:

@@ -21,6 +21,7 @@ from factorank.training.processes import interruptions
 from factorank.training.run_folder import Metrics
 from factorank.training.step import Step
 
+Watch = Callable[[Any], dict[str, float]]
 AGREE_EVERY = 8
 """How many steps several processes do between two agreements on whether to stop."""
 
@@ -31,13 +32,7 @@ class Loop:
     ``watch`` measures the model at every score; ``started`` is when the call of ``train`` began.
     """
 
-    def __init__(
-        self,
-        step: Step,
-        held_out: HeldOut | None,
-        watch: Callable[[Any], dict[str, float]] | None,
-        started: float,
-    ) -> None:
+    def __init__(self, step: Step, held_out: HeldOut | None, watch: Watch | None, started: float) -> None:
         self.step, self.held_out, self.watch = step, held_out, watch
         self.settings, self.model, self.world = step.settings, step.model, step.world
         self.done = 0

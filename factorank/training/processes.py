@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from factorank.errors import TrainingError
-from factorank.training.optimizers.adamw import Update
+from factorank.training.optimizers import Update
 from factorank.training.settings import TrainSettings
 
 
@@ -80,10 +80,7 @@ class World:
 
 
 def world_of(device: torch.device, settings: TrainSettings) -> World:
-    """The processes that the settings and the environment call for.
-
-    One device and no launcher is plain torch: Fabric is not even imported.
-    """
+    """The processes that settings and environment call for; a single one does without Fabric."""
     one_process = (settings.devices or 1) == 1 and settings.num_nodes == 1 and settings.strategy is None
     return World(device, None if one_process and not _launched() else _launch(device, settings))
 
@@ -107,16 +104,13 @@ def checked_device(device: torch.device | str | None) -> torch.device:
 
 @contextmanager
 def interruptions() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C or SIGTERM into a set event; a second one acts as it did before.
-
-    Only the main thread may set handlers; elsewhere the event is never set.
-    """
+    """Turn the first Ctrl-C or SIGTERM into a set event; a second one acts as it did before."""
     event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
         yield event
         return
-    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    handlers = ((int(number), signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM))
+    before = {number: handler for number, handler in handlers if handler is not signal.SIG_IGN}
 
     def stop(number: int, frame: FrameType | None) -> None:
         event.set()

@@ -26,10 +26,7 @@ _OURS = ("training.json", "config.json", "model.safetensors", "metrics.jsonl", "
 
 
 def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpoint | None:
-    """The checkpoint to resume from, None to begin; refuses a folder that holds anything else.
-
-    Nothing is changed, but for a damaged checkpoint: it is renamed if the one before it can be used.
-    """
+    """The checkpoint to resume from, None to begin; refuses a folder that holds anything else."""
     if out.exists() and not out.is_dir():
         raise TrainingError(f"{{parameter={str(out)!r}}} is a file; a run needs a folder", parameter="out")
     present = [name for name in _OURS if (out / name).exists()]
@@ -58,13 +55,10 @@ def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpo
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Keep other runs out of a folder; the lock ends with the process, however that ends.
-
-    Does nothing on systems without ``flock``, such as Windows.
-    """
+    """Keep other runs out of a folder; the lock ends with the process, however that ends."""
     try:
         import fcntl
-    except ImportError:
+    except ImportError:  # no such locks on Windows
         yield
         return
     handle = os.open(out, os.O_RDONLY)

@@ -38,11 +38,7 @@ class Objective(nn.Module):
 
 
 class Step:
-    """The state that a step changes, and the step.
-
-    The model is on the world's device. ``shape`` says how the rows of a step are shared out, and ``streams``
-    are the random numbers of this process, "masks" among them.
-    """
+    """The state that a step changes, and the step; the model is on the world's device."""
 
     def __init__(
         self,

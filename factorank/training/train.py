@@ -1,7 +1,6 @@
 """``train``: the one call that trains a model."""
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +15,11 @@ from factorank.training.batches import Shape
 from factorank.training.checkpoints import Checkpoint
 from factorank.training.data import Data, HeldOutData, TrainingData
 from factorank.training.held_out import BITS, HeldOut
-from factorank.training.loop import Loop
+from factorank.training.loop import Loop, Watch
 from factorank.training.processes import World, checked_device, world_of
 from factorank.training.random_streams import random_streams
 from factorank.training.settings import TrainSettings, shows_options
 from factorank.training.step import Step
-
-Watch = Callable[[Any], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -82,8 +79,8 @@ def train(
             ``save_pretrained`` as it does.
         data: orders ``(rows, n)`` or a pair (orders, context), kept whole on the device; a Dataset with a
             length, whose items are orders ``(n,)`` or pairs; or a function ``data(batch_size, generator)``
-            that makes orders ``(batch_size, n)`` or pairs on the generator's device. Rows are drawn in epochs
-            without replacement.
+            that makes orders ``(batch_size, n)`` or pairs on the generator's device; one that is tensor
+            operations only may say ``capturable = True``. Rows are drawn in epochs without replacement.
         settings: the settings as one object. Options change some of them.
         held_out: orders, or (orders, context), or the share of the rows (0 to 1) to hold out. The model ends
             with the weights that score best on them.
@@ -174,11 +171,7 @@ def _train(
 def _open_folder(
     out: Path, resume: bool | str, identity: dict[str, Any], model: Any, world: World, locks: ExitStack
 ) -> Checkpoint | None:
-    """Begin the run in its folder, or find the checkpoint to resume from.
-
-    The first process decides, the others read the checkpoint that it has chosen. ``locks`` keep other runs
-    out of the folder until they are closed.
-    """
+    """Begin the run in its folder, or find the checkpoint to resume from; the first process decides."""
     checkpoint, failed = None, None
     if world.rank == 0:
         try:

@@ -4,11 +4,13 @@ import torch
 from torch import nn
 
 from factorank.kernels import dispatch
-from factorank.training.optimizers.adamw import TorchUpdate, Update, trained_weights
+from factorank.training.optimizers.adamw import TorchUpdate, trained_weights
 from factorank.training.optimizers.average import Average
 from factorank.training.optimizers.fused import FusedUpdate
 from factorank.training.optimizers.muon import Muon, hidden_matrices
 from factorank.training.settings import TrainSettings
+
+Update = TorchUpdate | FusedUpdate
 
 
 def make_update(
@@ -20,10 +22,7 @@ def make_update(
     captured: bool,
     alone: bool,
 ) -> Update:
-    """The update of a model's weights: Muon, AdamW as one kernel where that runs, or torch's AdamW.
-
-    ``captured`` says that the step is run as a CUDA graph, ``alone`` that no other process trains the model.
-    """
+    """Muon, AdamW as one kernel where that runs, or torch's AdamW; ``captured`` for a CUDA graph."""
     named = trained_weights(model)
     if settings.optimizer == "muon":
         return Muon(named, hidden_matrices(model), device, settings, average, capturable=captured)

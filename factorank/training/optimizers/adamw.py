@@ -5,7 +5,7 @@
 :mod:`~factorank.training.optimizers.muon` changes some of the weights in another way.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,27 +16,6 @@ from factorank.training.settings import TrainSettings
 Named = list[tuple[str, nn.Parameter]]
 EPS = 1e-8
 """Added to the root of the second moment."""
-
-
-class Update(Protocol):
-    """Changes the weights by their gradients."""
-
-    optimizer: Any
-    """The torch optimizer, which Fabric wraps for several processes, or None."""
-
-    def set_lr(self, lr: float) -> None: ...
-
-    def apply(self, norm: Tensor) -> None:
-        """Change the weights, and write the norm of the gradients to ``norm``. Tensor operations only."""
-
-    def captured(self) -> None:
-        """Called after :meth:`apply` has been recorded in a graph, before it is replayed."""
-
-    def state(self) -> dict[str, Tensor]:
-        """AdamW's moments and counts, and Muon's momenta, by name of the weight."""
-
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what :meth:`state` returned."""
 
 
 class TorchUpdate:
@@ -59,6 +38,7 @@ class TorchUpdate:
             {"params": [w for w in self.weights if decays(w)], "weight_decay": settings.weight_decay},
             {"params": [w for w in self.weights if not decays(w)], "weight_decay": 0.0},
         ]
+        self.optimizer: Any  # Fabric wraps it for several processes
         self._bare = self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]] or groups[:1],
             lr=self._lr,
@@ -77,6 +57,7 @@ class TorchUpdate:
                 group["lr"] = lr
 
     def apply(self, norm: Tensor) -> None:
+        """Change the weights, and write the norm of the gradients to ``norm``. Tensor operations only."""
         total = torch.nn.utils.get_total_norm([w.grad for w in self.weights if w.grad is not None])
         if self.settings.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, total)
@@ -90,9 +71,10 @@ class TorchUpdate:
         self.optimizer.step()
 
     def captured(self) -> None:
-        pass
+        """Called after :meth:`apply` has been recorded in a graph, before it is replayed."""
 
     def state(self) -> dict[str, Tensor]:
+        """AdamW's moments and counts, and Muon's momenta, by name of the weight."""
         states = ((name, self._bare.state.get(weight, {})) for name, weight in self.named)
         return {f"{key}/{name}": value for name, state in states for key, value in state.items()}
 

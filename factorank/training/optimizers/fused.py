@@ -1,5 +1,7 @@
 """AdamW with clipping and average in two launches, for float32 weights on one GPU."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from factorank.training.settings import TrainSettings
 class FusedUpdate:
     """The same change as :class:`factorank.training.optimizers.adamw.TorchUpdate`."""
 
-    optimizer = None
+    optimizer: Any = None
 
     def __init__(
         self, named: Named, device: torch.device, settings: TrainSettings, average: Average | None
@@ -38,19 +40,10 @@ class FusedUpdate:
         self._fill_table()
         if not torch.cuda.is_current_stream_capturing():
             self.captured()
-        settings = self.settings
-        self._kernels.adamw(
-            self._table,
-            self._squares,
-            self._count,
-            norm,
-            self._lr,
-            None if self.average is None else self.average.pull,
-            betas=settings.betas,
-            weight_decay=settings.weight_decay,
-            eps=EPS,
-            clip=settings.clip,
-        )
+        pull = None if self.average is None else self.average.pull
+        rates = {name: getattr(self.settings, name) for name in ("betas", "weight_decay", "clip")}
+        state = self._table, self._squares, self._count
+        self._kernels.adamw(*state, norm, self._lr, pull, eps=EPS, **rates)
 
     def captured(self) -> None:
         """Send the table to the device: a recorded step reads gradients at these addresses."""
