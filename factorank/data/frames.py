@@ -1,4 +1,4 @@
-"""Data frames of polars, which is imported only where a table needs it, and errors that name the file."""
+"""Polars, which is imported only where a table needs it, and errors that name the file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +17,8 @@ def polars_module(where: object, error: type[FactorankError]) -> Any:
 
 
 @contextmanager
-def frame_errors(where: object, error: type[FactorankError], what: str) -> Iterator[None]:
-    """Turn a failure of polars into an error that begins with the file and the fault.
+def error_names(where: object, error: type[FactorankError], what: str) -> Iterator[None]:
+    """Turn a failure of polars or numpy into an error that begins with the file and the fault.
 
     A damaged file makes polars panic. A panic is a ``BaseException`` but no ``Exception``.
     """
@@ -27,9 +27,5 @@ def frame_errors(where: object, error: type[FactorankError], what: str) -> Itera
     except (KeyboardInterrupt, SystemExit, GeneratorExit, FactorankError):
         raise
     except BaseException as failure:
-        raise error(f"{where}: {what}: {first_line(failure)}") from None
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message: polars and numpy go on with advice on their own options."""
-    return [*str(error).splitlines(), ""][0]
+        first, *_ = [*str(failure).splitlines(), ""]  # they go on with advice on their own options
+        raise error(f"{where}: {what}: {first}") from None

@@ -17,8 +17,6 @@ from factorank.errors import FactorankError
 
 SIDE = 32
 """Pixels in a row of a CIFAR-10 picture."""
-HELD_OUT = 5000
-"""How many training pictures are held out for choices; the test pictures are for the final numbers."""
 
 CIFAR10 = Published(
     title="CIFAR-10 (binary version)",
@@ -59,11 +57,10 @@ class Pictures:
         return f"{self.source}, {len(self.train) + len(self.held_out) + len(self.test)} pictures, {total:08x}"
 
 
-def cifar10(
-    folder: str | os.PathLike[str] | None = None, *, held_out: int = HELD_OUT, seed: int = 0
-) -> Pictures:
+def cifar10(folder: str | os.PathLike[str] | None = None, *, held_out: int = 5000, seed: int = 0) -> Pictures:
     """CIFAR-10: 50,000 training pictures, of which the seed holds ``held_out`` out, and 10,000 for the test.
 
+    The pictures held out are for choices; the test pictures are for the final numbers.
     Read from ``folder``, ``$FACTORANK_DATA`` or the cache, else downloaded: :mod:`factorank.data.downloads`.
     """
     place = find(CIFAR10, folder)

@@ -100,15 +100,12 @@ def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
     paths = sorted(
         path
         for path in top.rglob("*")
-        if path.suffix.lower() in SUFFIXES
-        and not any(part.startswith(".") for part in path.relative_to(top).parts)
-        and not path.is_dir()
+        if path.suffix.lower() in SUFFIXES and "/." not in f"/{path.relative_to(top).as_posix()}"
+        if not path.is_dir()
     )
     if not paths:
-        raise FactorankError(
-            f"{folder} has no pictures: no file in it, hidden ones aside, ends in"
-            f" {', '.join(sorted(SUFFIXES))}"
-        )
+        endings = ", ".join(sorted(SUFFIXES))
+        raise FactorankError(f"{folder} has no pictures: no file in it, hidden ones aside, ends in {endings}")
     squares, broken = [], []
     for path in paths:
         try:
@@ -119,10 +116,8 @@ def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
             broken.append(f"{path.relative_to(top)}: {error.strerror}")
     if broken:
         more = [f"and {len(broken) - NAMED} more"] if len(broken) > NAMED else []
-        raise FactorankError(
-            f"{folder}: {len(broken)} of {len(paths)} pictures cannot be read; mend or remove them:"
-            f" {'; '.join(broken[:NAMED] + more)}"
-        )
+        fault = f"{len(broken)} of {len(paths)} pictures cannot be read; mend or remove them"
+        raise FactorankError(f"{folder}: {fault}: {'; '.join(broken[:NAMED] + more)}")
     return torch.from_numpy(np.stack(squares))
 
 
@@ -153,10 +148,7 @@ def _fit(path: str | os.PathLike[str], image: Any) -> None:
     limit = _limit()
     if image.format in ("JPEG", "MPO"):
         if width * height > LARGEST_JPEG:
-            raise FactorankError(
-                f"{path}: the picture has {width}×{height} pixels, more than the {LARGEST_JPEG:,} of a JPEG"
-                " that is read; make it smaller first"
-            )
+            raise _too_large(path, f"{width}×{height}", f"{LARGEST_JPEG:,} of a JPEG that is read")
         least = next((part for part in (1, 2, 4) if -(-width // part) * -(-height // part) <= limit), 8)
         # Pillow takes the largest of 1, 2, 4 and 8 that leaves both sides at least as long as requested.
         image.draft("RGB", tuple(max(1, min(SIDE_READ, length // least)) for length in (width, height)))
@@ -164,9 +156,9 @@ def _fit(path: str | os.PathLike[str], image: Any) -> None:
         raise _too_large(path, f"{width}×{height}")
 
 
-def _too_large(path: str | os.PathLike[str], pixels: str) -> FactorankError:
-    most = f"the {_limit():,} that are unpacked"
-    return FactorankError(f"{path}: the picture has {pixels} pixels, more than {most}; make it smaller first")
+def _too_large(path: str | os.PathLike[str], pixels: str, most: str = "") -> FactorankError:
+    most = f"more than the {most or f'{_limit():,} that are unpacked'}"
+    return FactorankError(f"{path}: the picture has {pixels} pixels, {most}; make it smaller first")
 
 
 def _limit() -> int:
@@ -177,8 +169,7 @@ def _limit() -> int:
 
 def _rgb(image: Any) -> np.ndarray:
     if image.mode.startswith("I") or image.mode == "F":  # more than 8 bits; Pillow would cut them off
-        deep = np.asarray(image, dtype=np.float64)
-        deep = np.nan_to_num(deep, nan=0.0, posinf=0.0, neginf=0.0)
+        deep = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
         low, high = min(0.0, deep.min()), deep.max()
         white = high if low < 0 else _white(high, floats=image.mode == "F")
         span = (white - low) or 1.0  # none if all pixels have one value below 0

@@ -109,12 +109,6 @@ def score_family(
     bits, weights = -nats / math.log(2), held_out.weights
     mean = (bits * weights).sum() / weights.sum()
     variance = ((bits - mean) ** 2 * weights).sum() / weights.sum()
-    return HeldOutScore(
-        family,
-        components,
-        bits=float(mean),
-        bits_se=float((variance / (held_out.voters - 1)).sqrt()) if held_out.voters > 1 else None,
-        parameters=law.report.parameters if law.report else 0,
-        converged=law.report.converged if law.report else True,
-        seconds=seconds,
-    )
+    bits_se = float((variance / (held_out.voters - 1)).sqrt()) if held_out.voters > 1 else None
+    fit = (law.report.parameters, law.report.converged) if law.report else (0, True)
+    return HeldOutScore(family, components, float(mean), bits_se, *fit, seconds)

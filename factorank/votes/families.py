@@ -57,9 +57,8 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         if self.components < 1:
-            raise FactorankError(
-                f"a mixture has at least 1 component, not {self.components}", parameter="components"
-            )
+            fault = f"a mixture has at least 1 component, not {self.components}"
+            raise FactorankError(fault, parameter="components")
 
 
 def fit_family(
@@ -82,9 +81,8 @@ def fit_family(
     """
     settings = settings or FitSettings()
     if name not in FAMILIES:
-        raise FactorankError(
-            f"there is no family {name!r}; there are {', '.join(FAMILIES)}", parameter="family"
-        )
+        known = ", ".join(FAMILIES)
+        raise FactorankError(f"there is no family {name!r}; there are {known}", parameter="family")
     unmixed = name == "mixture" and settings.family not in PARTLY_MIXED
     if not rankings.complete and (name not in PARTLY_FITTED or unmixed):
         what = f"a mixture of {settings.family}" if name == "mixture" else name

@@ -17,8 +17,6 @@ from factorank.votes.probability import log_prob
 
 SAMPLES = 20_000
 """Draws that estimate marginals without a feasible formula."""
-REPORTED = ("family", "log_likelihood", "bits", "parameters", "aic", "bic", "iterations", "converged")
-"""The numbers of a fit's report that a summary holds under the same names."""
 
 
 def summary(
@@ -48,7 +46,8 @@ def summary(
         "refits": len(refits),
     }
     if report := law.report:
-        facts |= {name: getattr(report, name) for name in REPORTED}
+        names = ["family", "log_likelihood", "bits", "parameters", "aic", "bic", "iterations", "converged"]
+        facts |= {name: getattr(report, name) for name in names}
         facts["bits_se"] = _bits(report.standard_error, rankings.voters) if report.standard_error else None
         facts |= {"consensus_exact": report.exact, "warnings": list(report.warnings)}
     components = law.components if isinstance(law, Mixture) else (law,)
@@ -56,8 +55,7 @@ def summary(
     facts["components"] = []
     for number, (weight, component) in enumerate(zip(weights, components, strict=True)):
         again = [refit.components[number] if isinstance(refit, Mixture) else refit for refit in refits]
-        part = _component(component, again, generator)
-        part["weight"] = weight
+        part = _component(component, again, generator) | {"weight": weight}
         if isinstance(law, Mixture):
             shares = [float(refit.weights[number]) for refit in refits if isinstance(refit, Mixture)]
             part["weight_interval"] = _interval(torch.tensor(shares)[:, None])[0] if shares else None
@@ -72,19 +70,20 @@ def _component(
         marginals, exact = law.marginals().double(), True
     except DistributionError:
         marginals, exact = law.marginals(samples=SAMPLES, generator=generator).double(), False
+    name, values = parameters(law)
     part: dict[str, Any] = {
         "consensus": law.mode.tolist(),
         "mean_places": (marginals @ torch.arange(1, law.n + 1, dtype=marginals.dtype)).tolist(),
         "marginals": marginals.tolist(),
         "marginals_exact": exact,
         "place_intervals": None,
+        "parameter": name,
+        "intervals": None,
+        "values": [None if math.isnan(value) else value for value in values.tolist()],
     }
     if refits:
         places = torch.stack([inverse(refit.mode) for refit in refits]).double() + 1
         part["place_intervals"] = _interval(places, whole=True)
-    name, values = parameters(law)
-    part["parameter"], part["intervals"] = name, None
-    part["values"] = [None if math.isnan(value) else value for value in values.tolist()]
     if refits and values.numel():
         part["intervals"] = _interval(torch.stack([parameters(refit)[1] for refit in refits]))
     return part

@@ -103,10 +103,8 @@ def training_orders(
     """
     rankings.check_complete(LEARNT)
     if rankings.voters * max(rankings.n, 1) > MOST_NUMBERS:
-        raise RankingsError(
-            f"{rankings.voters} voters who rank {rankings.n} items are too many to train on: their orders"
-            f" hold more than {MOST_NUMBERS} numbers"
-        )
+        fault = f"{rankings.voters} voters who rank {rankings.n} items are too many to train on"
+        raise RankingsError(f"{fault}: their orders hold more than {MOST_NUMBERS} numbers")
     if held_out == 0:
         return rankings.voter_orders(), None
     try:
@@ -142,10 +140,8 @@ def open_law(
         raise FactorankError(f"{path}: neither a law (law.json) nor a model (config.json) is there")
     model = PermutationModel.from_pretrained(path)
     if model.context is not None:
-        raise FactorankError(
-            f"the model in {path} is conditional on a context ({type(model.context).__name__}); in Python"
-            " model.distribution(context) takes it"
-        )
+        fault = f"the model in {path} is conditional on a context ({type(model.context).__name__})"
+        raise FactorankError(f"{fault}; in Python model.distribution(context) takes it")
     items: Any = [str(item) for item in range(model.n)]
     if (path / ITEMS).exists():
         try:

@@ -67,9 +67,10 @@ def check_names(names: Sequence[str], where: str) -> list[str]:
 
 def whole_number(cell: object, where: str, what: str, least: int = 1) -> int:
     """A count or a rank from a cell of text or of a typed column; ``3`` and ``3.0`` are both 3."""
-    if (plain := plain_number(cell)) is not None and plain >= least:
-        return plain
-    text = str(cell).strip()
+    text = str(cell)
+    if len(text) <= 18 and text.isascii() and text.isdigit() and int(text) >= least:
+        return int(text)  # nearly all cells take this quick path
+    text = text.strip()
     if not re.fullmatch(r"[0-9]+(\.0*)?", text, re.ASCII):
         broken = re.fullmatch(r"[0-9]+\.[0-9]+", text)
         hint = "; break ties or give tied items the same whole number" if broken else ""
@@ -82,15 +83,6 @@ def whole_number(cell: object, where: str, what: str, least: int = 1) -> int:
         shown = text if len(text) < 30 else text[:26] + "…"
         fail(where, f"the {what} is {shown}; at most {MOST} can be held")
     return value
-
-
-def plain_number(cell: object) -> int | None:
-    """The number in a cell of digits, None for other cells: nearly all cells take this quick path."""
-    if type(cell) is int and 0 <= cell <= MOST:
-        return cell
-    if type(cell) is str and len(cell) <= 18 and cell.isascii() and cell.isdigit():
-        return int(cell)
-    return None
 
 
 def check_total(counts: Iterable[int], where: str) -> int:

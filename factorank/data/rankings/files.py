@@ -87,10 +87,6 @@ def _format(path: str | os.PathLike[str], format: str | None) -> tuple[Path, str
     kinds = (*preflib.TYPES, "csv", "parquet")
     if kind not in kinds or (layout and kind in preflib.TYPES):
         wrong = f"{{parameter={format!r}}}" if format else f"the suffix {path.suffix!r}"
-        fail(
-            str(path),
-            f"{wrong} is not a format of rankings; there are {', '.join(kinds)},"
-            f" and for csv and parquet the layouts {', '.join(layouts.LAYOUTS)}",
-            parameter="format",
-        )
+        known = f"{', '.join(kinds)}, and for csv and parquet the layouts {', '.join(layouts.LAYOUTS)}"
+        fail(str(path), f"{wrong} is not a format of rankings; there are {known}", parameter="format")
     return path, kind, layout

@@ -16,15 +16,7 @@ from typing import Any
 
 import torch
 
-from factorank.data.rankings.checks import (
-    check_name,
-    check_names,
-    check_total,
-    fail,
-    levels_of,
-    plain_number,
-    whole_number,
-)
+from factorank.data.rankings.checks import check_name, check_names, check_total, fail, levels_of, whole_number
 from factorank.data.rankings.rankings import Rankings
 from factorank.data.rankings.tables import LocatedTable
 
@@ -92,22 +84,17 @@ def _recognise(table: LocatedTable) -> str:
         return "long"
     if columns and all(_PLACE.fullmatch(column) for column in columns):
         if all(column.isascii() and column.isdigit() for column in columns):
-            fail(
-                table.header,
-                "the columns are named by numbers only: say {parameter='orders'} if they are places,"
-                " {parameter='ranks'} if they are items, and add a line of column names if this is a ranking",
-                parameter="format",
-            )
+            names = "say {parameter='orders'} if they are places, {parameter='ranks'} if they are items"
+            fault = f"the columns are named by numbers only: {names}"
+            fail(table.header, f"{fault}, and add a line of column names if this is a ranking", "format")
         return "orders"
     for where, cells in table.rows:  # a first line that is a ranking has cells that later rows hold, too
         for column, cell in zip(table.columns, cells, strict=True):
             if column in columns and cell in columns and not str(cell).isdigit():
                 places = ",".join(f"place {number}" for number in range(1, min(len(columns), 3) + 1))
-                fail(
-                    table.header,
-                    f"this line looks like a ranking, for {cell!r} is in a ranking at {where}, too; the first"
-                    f" line names the columns: {places}{',…' if len(columns) > 3 else ''}",
-                )
+                like = f"this line looks like a ranking, for {cell!r} is in a ranking at {where}, too"
+                more = ",…" if len(columns) > 3 else ""
+                fail(table.header, f"{like}; the first line names the columns: {places}{more}")
     return "ranks"
 
 
@@ -212,9 +199,6 @@ def _item(name: str, where: str, items: Collection[str] | None) -> str:
 
 
 def _rank(cell: Any, where: str, name: str, first: int) -> int:
-    value = plain_number(cell)
-    if value is not None and value >= first:
-        return value
     if first == 1 and str(cell) in ("0", "0.0"):
         advice = "ranks begin with 1 (or say {parameter=0})"
         fail(where, f"the rank of {name!r} is 0; {advice}", parameter="first_rank")

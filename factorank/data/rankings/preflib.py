@@ -107,11 +107,8 @@ def _metadata(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str, s
             fail(place, f"'# {key}: …' is on line {where[key].rpartition(':')[2]} already")
         head[key], where[key] = match[2], place
     if not head:
-        fail(
-            f"{path}:1",
-            "expected '# FILE NAME: …' or other '# KEY: value' lines first;"
-            " PrefLib's format from before 2022, without them, is not read",
-        )
+        expected = "expected '# FILE NAME: …' or other '# KEY: value' lines first"
+        fail(f"{path}:1", f"{expected}; PrefLib's format from before 2022, without them, is not read")
     return head, where
 
 

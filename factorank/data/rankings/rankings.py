@@ -28,10 +28,6 @@ class Rankings:
     >>> votes.to_padded_orders()
     tensor([[ 0,  1,  2],
             [ 1,  0, -1]])
-    >>> votes.orders()
-    Traceback (most recent call last):
-    ...
-    factorank.errors.RankingsError: row 1 does not rank 'cat'; orders() is for complete rankings
     """
 
     items: Sequence[str]

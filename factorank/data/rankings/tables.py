@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from factorank.data.frames import frame_errors, polars_module
+from factorank.data.frames import error_names, polars_module
 from factorank.data.rankings.checks import fail, read_text
 from factorank.errors import RankingsError
 
@@ -32,7 +32,7 @@ def read_csv(path: Path) -> LocatedTable:
     text = read_text(path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[tuple[str, Sequence[Any]]] = []
-    columns: list[str] | None = None
+    columns: list[str] = []
     line = 0
     try:
         for cells in reader:
@@ -41,7 +41,7 @@ def read_csv(path: Path) -> LocatedTable:
             if not cells:
                 continue
             cells = [cell.strip() for cell in cells]
-            if columns is None:
+            if not columns:
                 columns, header = cells, where
                 # A quoted name may hold a separator.
                 quoted = text.lstrip().startswith('"')
@@ -53,7 +53,6 @@ def read_csv(path: Path) -> LocatedTable:
                 rows.append((where, [cell or None for cell in cells]))
     except csv.Error as error:
         fail(f"{path}:{line + 1}", f"not a row of comma-separated values: {error}")
-    assert columns is not None
     return LocatedTable(str(path), columns, rows, header)
 
 
@@ -74,17 +73,14 @@ def read_parquet(path: Path) -> LocatedTable:
     if not data:
         fail(str(path), "the file is empty")
     polars = polars_module(path, RankingsError)
-    with frame_errors(path, RankingsError, "not a parquet file that can be read"):
+    with error_names(path, RankingsError, "not a parquet file that can be read"):
         frame = polars.read_parquet(io.BytesIO(data))
     rows: list[tuple[str, Sequence[Any]]] = []
     for number, cells in enumerate(frame.iter_rows(), start=1):
         where = f"{path}: row {number}"
         for column, cell in zip(frame.columns, cells, strict=True):
             if isinstance(cell, bool) or not isinstance(cell, str | int | float | None):
-                fail(
-                    where,
-                    f"column {column!r} holds a {type(cell).__name__}; names and whole numbers are read",
-                )
+                fail(where, f"column {column!r} holds a {type(cell).__name__}, not a name or whole number")
             if isinstance(cell, float) and not math.isfinite(cell):
                 fail(where, f"column {column!r} holds {cell}; leave it null if the item is not ranked")
         rows.append((where, [cell.strip() or None if isinstance(cell, str) else cell for cell in cells]))
@@ -95,6 +91,5 @@ def parquet_bytes(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: P
     """Columns and rows as the bytes of a parquet file."""
     polars = polars_module(path, RankingsError)
     data = io.BytesIO()
-    series = [list(cells) for cells in zip(*rows, strict=True)]
-    polars.DataFrame(dict(zip(columns, series, strict=True))).write_parquet(data)
+    polars.DataFrame(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))).write_parquet(data)
     return data.getvalue()

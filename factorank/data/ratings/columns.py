@@ -10,7 +10,6 @@ from torch import Tensor
 
 from factorank.errors import RatingsError
 
-MISSING = ("refuse", "drop")
 TOP = 5.0
 """The largest relevance: ratings on a longer scale are scaled to it."""
 WIDEST = 1 << 26
@@ -29,7 +28,7 @@ class ItemTable(NamedTuple):
 
     ids: Sequence[str] | Sequence[int]
     titles: Sequence[str] | None
-    features: np.ndarray
+    features: Any
     feature_names: Sequence[str]
     feature_scales: Sequence[tuple[float, float]]
 
@@ -52,7 +51,7 @@ def compact(
     A missing, NaN or infinite rating is refused, or its row is dropped if ``missing="drop"``. If a user rated
     an item several times, the last row counts. Errors begin with ``where`` and count rows from ``first_row``.
     """
-    if missing not in MISSING:
+    if missing not in ("refuse", "drop"):
         raise RatingsError(f"missing is 'refuse' or 'drop', not {missing!r}")
     ratings = np.asarray(values, dtype=np.float32)
     (user_names, user), (item_names, item) = _as_ids(users, where), _as_ids(items, where)
@@ -62,19 +61,18 @@ def compact(
     good = np.isfinite(ratings)
     if not good.all():
         if missing == "refuse":
-            row = int(good.argmin())
-            raise RatingsError(
-                f"{where}: row {row + first_row} has no rating, or one that is not a number;"
-                f" {int((~good).sum()):,} of {len(good):,} rows are so. If they mean 'not rated',"
-                " {parameter='drop'} leaves them out; if the file was cut off, fetch it again",
-                parameter="missing",
+            fault = f"row {int(good.argmin()) + first_row} has no rating, or one that is not a number"
+            rows = f"{int((~good).sum()):,} of {len(good):,} rows are so"
+            advice = (
+                "If not rated, {parameter='drop'} leaves them out; if the file was cut off, fetch it again"
             )
+            raise RatingsError(f"{where}: {fault}; {rows}. {advice}", parameter="missing")
         user, item, ratings = user[good], item[good], ratings[good]
     if not len(ratings):
         raise RatingsError(f"{where}: there are no ratings in it")
     user_ids, user = dense(user)
     item_ids, item = dense(item)
-    rows = len(ratings)
+    row_count = len(ratings)
     user, item, ratings = _grouped(user, item, ratings, len(item_ids))
     counts = np.bincount(user, minlength=len(user_ids))
     return {
@@ -83,7 +81,7 @@ def compact(
         "values": torch.from_numpy(ratings),
         "ids": _named(item_ids, item_names),
         "user_ids": _named(user_ids, user_names),
-        "repeated": rows - len(ratings),
+        "repeated": row_count - len(ratings),
     }
 
 
@@ -145,4 +143,4 @@ def _as_ids(ids: Any, where: str) -> tuple[list[str] | None, np.ndarray]:
 
 
 def _named(index: np.ndarray, names: list[str] | None) -> list[Any]:
-    return index.tolist() if names is None else [names[i] for i in index.tolist()]
+    return [names[i] for i in index.tolist()] if names else index.tolist()

@@ -9,14 +9,12 @@ import io
 
 import numpy as np
 
-from factorank.data.frames import first_line, polars_module
+from factorank.data.frames import error_names, polars_module
 from factorank.data.ratings.files import Source, on_disk, read
 from factorank.data.ratings.ratings import Ratings
 from factorank.errors import RatingsError
 
 UNRATED = 99.0
-SHIFT, SCALE = 10.0, 0.25
-"""Relevance (rating + 10) / 4, so 0..5."""
 
 
 def read_jester(source: Source) -> Ratings:
@@ -37,23 +35,18 @@ def from_matrix(matrix: np.ndarray, where: str) -> Ratings:
     wrong = rated & ~(np.abs(matrix) <= 10)
     if wrong.any():
         user, joke = np.argwhere(wrong)[0]
-        raise RatingsError(
-            f"{where}: ratings of jokes are -10..10, or 99 or NaN for none, but in row {user + 1} joke"
-            f" {joke + 1} has {matrix[user, joke]:g}"
-        )
+        fault = f"in row {user + 1} joke {joke + 1} has {matrix[user, joke]:g}"
+        raise RatingsError(f"{where}: ratings of jokes are -10..10, or 99 or NaN for none, but {fault}")
     users, jokes = np.nonzero(rated)
-    columns = users + 1, jokes + 1, matrix[rated]
-    return Ratings.from_rows(*columns, where=where, scale=(SHIFT, SCALE), source="jester")
+    columns, scale = (users + 1, jokes + 1, matrix[rated]), (10.0, 0.25)  # relevance (rating + 10) / 4
+    return Ratings.from_rows(*columns, where=where, scale=scale, source="jester")
 
 
 def _array(source: Source) -> np.ndarray:
     data = read(source)
-    try:
+    with error_names(source, RatingsError, "damaged or downloaded only in part, or no numpy file"):
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
         arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded}
-    except Exception as error:  # a damaged zip, npy header or stream has an error of its own
-        fault = f"damaged or downloaded only in part, or no numpy file: {error}"
-        raise RatingsError(f"{source}: {fault}") from None
     if len(arrays) > 1 and "ratings" not in arrays:
         raise RatingsError(f"{source}: an array 'ratings' is needed; there are {', '.join(arrays)}")
     return arrays.get("ratings", next(iter(arrays.values())))
@@ -63,37 +56,29 @@ def _text(source: Source) -> np.ndarray:
     text = read(source).decode("ascii", errors="replace")
     first = text.lstrip().split("\n", 1)[0]
     separator = next((each for each in (",", ";", "\t") if each in first), None)
-    try:
+    with error_names(source, RatingsError, "not a matrix of numbers"):
         return np.loadtxt(io.StringIO(text), delimiter=separator, ndmin=2, dtype=np.float32)
-    except ValueError as error:
-        raise RatingsError(f"{source}: not a matrix of numbers: {error}") from None
 
 
 def _sheet(source: Source) -> np.ndarray:
     polars = polars_module(source, RatingsError)
-    with on_disk(source) as path:
+    with on_disk(source) as path, error_names(source, RatingsError, "damaged, or no sheet of numbers"):
         try:
             frame = polars.read_excel(path, engine="calamine", has_header=False)
-            return frame.cast(polars.Float32).to_numpy()
         except ImportError:
-            raise RatingsError(
-                f"{source}: Excel's format is read with fastexcel: pip install 'factorank[data]'; or save the"
-                " sheet as CSV"
-            ) from None
-        except Exception as error:  # fastexcel's and polars' own
-            raise RatingsError(f"{source}: damaged, or no sheet of numbers: {first_line(error)}") from None
+            advice = "pip install 'factorank[data]'; or save the sheet as CSV"
+            raise RatingsError(f"{source}: Excel's format is read with fastexcel: {advice}") from None
+        return frame.cast(polars.Float32).to_numpy()
 
 
 def _without_counts(matrix: np.ndarray, where: str) -> np.ndarray:
     """The matrix without its first column if that is the number of jokes rated, which is then checked."""
     counts, rest = matrix[:, 0], matrix[:, 1:]
-    if ((counts == counts.round()) & (counts >= 0) & (counts <= rest.shape[1])).all():
-        rated = (rest != UNRATED).sum(1)
-        if (rated != counts).any():
-            row = int((rated != counts).argmax())
-            raise RatingsError(
-                f"{where}: row {row + 1} says {counts[row]:g} jokes were rated, but has {rated[row]}"
-                " ratings; the file is damaged"
-            )
-        return rest
-    return matrix
+    if not ((counts == counts.round()) & (counts >= 0) & (counts <= rest.shape[1])).all():
+        return matrix
+    rated = (rest != UNRATED).sum(1)
+    if (rated != counts).any():
+        row = int((rated != counts).argmax())
+        fault = f"row {row + 1} says {counts[row]:g} jokes were rated, but has {rated[row]} ratings"
+        raise RatingsError(f"{where}: {fault}; the file is damaged")
+    return rest

@@ -69,7 +69,7 @@ def load_ratings(
     item_file = None if titles is None else find_ratings(Path(titles))
     if cache is None:
         return _load(source, columns, item_file, missing)
-    kept = Path(cache) / f"{_on_disk(source).stem}-{_key(source, columns, item_file, missing)}.safetensors"
+    kept = Path(cache) / f"{_container(source).stem}-{_key(source, columns, item_file, missing)}.safetensors"
     with suppress(RatingsError):  # there is no copy, or a damaged one is made again
         return Ratings.load(kept)
     ratings = _load(source, columns, item_file, missing)
@@ -108,13 +108,8 @@ def _with_items(ratings: Ratings, table: ItemTable) -> Ratings:
     titles = table.titles
     if titles is not None:
         titles = [titles[row] if row >= 0 else str(key) for row, key in zip(rows, ratings.ids, strict=True)]
-    return replace(
-        ratings,
-        titles=titles,
-        features=torch.from_numpy(features) if table.feature_names else None,
-        feature_names=list(table.feature_names),
-        feature_scales=list(table.feature_scales),
-    )
+    known = torch.from_numpy(features) if table.feature_names else None
+    return replace(ratings, **table._replace(ids=ratings.ids, titles=titles, features=known)._asdict())
 
 
 def _key(source: Source, columns: dict[str, str | None], item_file: Source | None, missing: str) -> str:
@@ -122,11 +117,11 @@ def _key(source: Source, columns: dict[str, str | None], item_file: Source | Non
     parts: list[object] = [VERSION, columns, missing]
     for each in (source, item_file):
         if each is not None:
-            state = _on_disk(each).stat()
+            state = _container(each).stat()
             parts.append([os.path.realpath(str(each)), state.st_size, state.st_mtime_ns])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _on_disk(source: Source) -> Path:
+def _container(source: Source) -> Path:
     """The file itself, or the zip that it is in."""
     return source if isinstance(source, Path) else Path(str(source.root.filename))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from factorank.data.frames import first_line
+from factorank.data.frames import error_names
 from factorank.data.ratings.columns import ItemTable
 from factorank.data.ratings.files import Source, read
 from factorank.data.ratings.ratings import Ratings
@@ -72,15 +72,13 @@ def _columns(data: bytes, where: str) -> tuple[Any, Any, Any]:
         import polars
     except ImportError:
         polars = None
-    try:
+    with error_names(where, RatingsError, "not lines of user::item::rating::time"):
         if polars is None:
             table = np.loadtxt(io.BytesIO(data), delimiter="\t", usecols=(0, 1, 2), ndmin=2)
             return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
         types = {"user": polars.Int64, "item": polars.Int64, "rating": polars.Float32}
         data = b"user\titem\trating\ttime\n" + data
         frame = polars.read_csv(data, separator="\t", columns=list(types), schema_overrides=types)
-    except Exception as error:  # numpy's and polars' own
-        raise RatingsError(f"{where}: not lines of user::item::rating::time: {first_line(error)}") from None
     for role in ("user", "item"):
         if frame[role].null_count():
             raise RatingsError(f"{where}:{int(frame[role].is_null().arg_max()) + 1}: there is no {role}")

@@ -12,10 +12,6 @@ def random_places(lengths: Tensor, n: int, generator: torch.Generator | None) ->
     at :math:`d_i` is :math:`d_i` itself, unless an earlier draw j went there, too, and left the number of its
     own place j. The last such j counts, and following these pointers to their end takes :math:`\\log_2 n`
     doublings. If m < n, the numbers from place m on mean nothing.
-
-    >>> random_places(torch.tensor([3, 50]), 3, torch.Generator().manual_seed(0))
-    tensor([[ 2,  0,  1],
-            [46, 32, 39]])
     """
     batch, device = len(lengths), lengths.device
     step = torch.arange(n, device=device)

@@ -137,11 +137,9 @@ class Ratings:
         counts = torch.bincount(self.items, minlength=self.item_count).cpu()
         kept = (counts >= min_item_ratings).nonzero()[:, 0]
         if not len(kept):
-            raise RatingsError(
-                f"no item has {min_item_ratings} ratings: the most rated of {self.item_count} has"
-                f" {int(counts.max()) if len(counts) else 0}; lower {{parameter}}",
-                parameter="min_item_ratings",
-            )
+            most = f"the most rated of {self.item_count} has {int(counts.max()) if len(counts) else 0}"
+            fault = f"no item has {min_item_ratings} ratings: {most}; lower {{parameter}}"
+            raise RatingsError(fault, parameter="min_item_ratings")
         if item_count is not None and item_count < len(kept):
             generator = torch.Generator().manual_seed(seed)
             kept = kept[torch.randperm(len(kept), generator=generator)[:item_count].sort().values]
@@ -152,11 +150,9 @@ class Ratings:
         lengths = torch.bincount(self.users[rows], minlength=len(self))
         chosen = lengths >= min_user_ratings
         if not bool(chosen.any()):
-            raise RatingsError(
-                f"no user rated {min_user_ratings} of the {len(kept)} items kept: the most active of"
-                f" {len(self)} users rated {int(lengths.max()) if len(lengths) else 0}; lower {{parameter}}",
-                parameter="min_user_ratings",
-            )
+            most = f"the most active of {len(self)} users rated {int(lengths.max()) if len(lengths) else 0}"
+            fault = f"no user rated {min_user_ratings} of the {len(kept)} items kept: {most}"
+            raise RatingsError(f"{fault}; lower {{parameter}}", parameter="min_user_ratings")
         index = kept.tolist()
         every = replace(
             self,
@@ -234,10 +230,8 @@ class Ratings:
         few = self.lengths[users] < n
         if bool(few.any()):
             user = int(users[few][0])
-            raise RatingsError(
-                f"user {self.user_ids[user]!r} has {int(self.lengths[user])} ratings, fewer than the n = {n}"
-                " of the list; users_with(n) lists those who have enough"
-            )
+            has = f"user {self.user_ids[user]!r} has {int(self.lengths[user])} ratings"
+            raise RatingsError(f"{has}, fewer than the n = {n}; users_with(n) lists those who have enough")
         return self._lists(users, n, generator)
 
     def save(self, file: str | os.PathLike[str]) -> None:

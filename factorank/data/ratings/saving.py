@@ -55,8 +55,7 @@ def load(file: str | os.PathLike[str]) -> dict[str, Any]:
     fields = {name: about[name] for name in NUMBERS}
     fields |= {name: _unpacked(tensors[name]) for name in TEXTS if name in tensors}
     fields |= {name: tensors[name] for name in (*ARRAYS, "features") if name in tensors}
-    fault = _fault(fields)
-    if fault:
+    if fault := _fault(fields):
         raise RatingsError(f"{file}: damaged: {fault}")
     return fields
 
@@ -69,9 +68,7 @@ def _packed(value: Sequence[Any]) -> Tensor:
 
 
 def _unpacked(tensor: Tensor) -> list[Any]:
-    if tensor.dtype == torch.int64:
-        return tensor.tolist()
-    return json.loads(bytes(tensor.numpy()))
+    return tensor.tolist() if tensor.dtype == torch.int64 else json.loads(bytes(tensor.numpy()))
 
 
 def _fault(fields: dict[str, Any]) -> str:

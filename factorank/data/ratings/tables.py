@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from factorank.data.frames import frame_errors, polars_module
+from factorank.data.frames import error_names, polars_module
 from factorank.data.ratings.columns import CodedNames, ItemTable
 from factorank.data.ratings.files import Source, blocks, on_disk
 from factorank.data.ratings.ratings import Ratings
@@ -77,14 +77,11 @@ def choose_columns(
             wanted = _guess(names, COLUMN_NAMES[role])
         if wanted is None or wanted not in names:
             what = f"no column is recognised as the {role}" if wanted is None else f"no column {wanted!r}"
-            raise RatingsError(
-                f"{where}: {what}; there are {', '.join(names)}. Say {{parameter='COLUMN'}}", parameter=role
-            )
+            advice = f"there are {', '.join(names)}. Say {{parameter='COLUMN'}}"
+            raise RatingsError(f"{where}: {what}; {advice}", parameter=role)
         chosen[role] = wanted
     if len(set(chosen.values())) < 3:
-        raise RatingsError(
-            f"{where}: user, item and rating are three columns, but these were chosen: {chosen}"
-        )
+        raise RatingsError(f"{where}: user, item and rating are three columns, but not in {chosen}")
     return chosen
 
 
@@ -127,9 +124,8 @@ def _stream(source: Source, named: dict[str, str | None]) -> list[Any] | None:
         if b'"' in block:
             return None
         try:
-            frame = polars.read_csv(
-                header + block, separator=separator, columns=columns, schema_overrides=types
-            )
+            block = header + block
+            frame = polars.read_csv(block, separator=separator, columns=columns, schema_overrides=types)
         except polars.exceptions.PolarsError:
             return None
         users, items, ratings = (frame[name] for name in columns)
@@ -151,7 +147,7 @@ def _collect(source: Source, named: dict[str, str | None]) -> tuple[bool, list[A
             columns = [*map(polars.col, chosen.values())]
             columns[2] = columns[2].cast(polars.Float32, strict=True)
             try:
-                with frame_errors(source, RatingsError, "not a table of ratings"):
+                with error_names(source, RatingsError, "not a table of ratings"):
                     users, items, ratings = frame.select(columns).collect(engine="streaming")
             except RatingsError as error:
                 fault = error
@@ -168,7 +164,7 @@ def _scan(path: Path, source: Source, least: int = 3, inferred: int | None = 100
     """
     polars = polars_module(source, RatingsError)
     if source.suffix.lower() == ".parquet":
-        with frame_errors(source, RatingsError, "damaged, or no parquet file"):
+        with error_names(source, RatingsError, "damaged, or no parquet file"):
             frame = polars.scan_parquet(path)
             frame.collect_schema()
         return frame, True
@@ -181,9 +177,8 @@ def _scan(path: Path, source: Source, least: int = 3, inferred: int | None = 100
     if len(names) < least:
         count = "two" if least == 2 else "three"
         raise RatingsError(f"{source}: a table has at least {count} columns, but begins with {first[:80]!r}")
-    header = is_header(names)
-    frame = polars.scan_csv(path, separator=separator, has_header=header, infer_schema_length=inferred)
-    return frame, header
+    named = is_header(names)
+    return polars.scan_csv(path, separator=separator, has_header=named, infer_schema_length=inferred), named
 
 
 def _no_number(path: Path, source: Source, column: str) -> RatingsError | None:
@@ -213,9 +208,8 @@ def _ids(column: Any, source: Source, role: str, header: bool) -> Any:
     if column.dtype.is_integer():
         return column.to_numpy()
     if column.dtype not in (polars.String, polars.Categorical, polars.Enum):
-        raise RatingsError(
-            f"{source}: {column.name!r} holds {column.dtype}; a {role} is a whole number or text"
-        )
+        holds = f"{column.name!r} holds {column.dtype}"
+        raise RatingsError(f"{source}: {holds}; a {role} is a whole number or text")
     text = column.cast(polars.String)
     names = text.unique().sort()
     return CodedNames(names.to_list(), text.cast(polars.Enum(names)).to_physical().to_numpy())
