@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import CodeError
-from factorank.kernels.codes import NO_FAULT, Domain, operation, transform
+from factorank.kernels.codes import NO_FAULT, OPERATIONS, Domain, transform
 from factorank.permutations import (
     as_rows,
     cannot_check,
@@ -130,11 +130,11 @@ class KernelCode(Code):
     """A code whose two directions are operations of the kernels' table, checks included."""
 
     def sizes(self, n: int) -> Tensor:
-        return operation(f"decode-{self.name}").domain.sizes(n)
+        return OPERATIONS[f"decode-{self.name}"].domain.sizes(n)
 
     @property
     def domains_depend_on_n(self) -> bool:  # type: ignore[override]
-        return operation(f"decode-{self.name}").domain is not Domain.GROWING
+        return OPERATIONS[f"decode-{self.name}"].domain is not Domain.GROWING
 
     def _encode(self, order: Tensor) -> Tensor:
         return self._encode_rows(order, False)[0]

@@ -9,11 +9,11 @@ path      fast                                             plain twin
 ========= ================================================ ===============================================
 attention ``gpu.attention``: short lists in one kernel     ``attention.attend_packed``: torch's
 blocks    ``gpu.blocks``: a stack as one operator          ``models.transformer.Block``, one by one
-cache     ``gpu.cache``: the next token through a stack    ``cache.BlockCache``: the blocks' own caches
+cache     ``gpu.cache``: the next token through a stack    ``attention.BlockCache``: one by one
 edges     ``gpu.edges``: all rounds as one operator        ``jigsaw.edges.EdgeRound``, one by one
 sums      a product with a triangle of ones                a scan
 update    ``gpu.optimizer``: clip, AdamW, average at once  torch's AdamW, then the average
-capture   ``gpu.step_graph``: the training step replayed   the step run eagerly
+capture   ``gpu.graphs``: the training step replayed       the step run eagerly
 recording ``gpu.graphs``: a draw or a solution replayed    the function that computes it
 codes     ``codes.cpu`` (numba), ``codes.cuda`` (CUDA C)   ``codes.reference``: plain torch
 ========= ================================================ ===============================================
@@ -25,26 +25,49 @@ line in ``CONDITIONS``, but ``plain`` holds for them too. Loops that numba compi
 that of ``assignment``, are called directly.
 """
 
+import importlib.util
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from factorank.kernels.attention import attend_packed
-from factorank.kernels.cache import BlockCache, Cache
-from factorank.kernels.facts import TRITON, Facts, attention_facts, block_facts, common_dtype, edge_facts
+from factorank.kernels.attention import BlockCache, Cache, attend_packed
 
 Path = Literal["attention", "blocks", "cache", "edges", "sums", "update", "capture", "recording", "codes"]
 NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges")
 """The paths inside of a model's forward pass."""
 Parameters = Callable[[], Iterable[Tensor]]
 """Lists the weights of a path; it is called only where the path may run."""
-
-
+TRITON = torch.version.cuda is not None and importlib.util.find_spec("triton") is not None
 F32, BF16 = torch.float32, torch.bfloat16
+
+
+class Facts(NamedTuple):
+    """What the conditions depend on: properties of the tensors, and of where they are computed."""
+
+    cuda: bool = False  # the tensor lies on a CUDA device
+    triton: bool = False  # Triton is installed, and torch is built for CUDA
+    generations: tuple[int, ...] = ()  # the major compute capability of every GPU of this machine
+    dtype: torch.dtype = F32
+    weights: torch.dtype | None = F32  # the type of all weights, or None if they differ or there are none
+    autocast: torch.dtype | None = None  # to which CUDA's autocast narrows, or None where it is off
+    rows: int = 1
+    tokens: int = 1  # of each row
+    width: int = 0
+    head: int = 0  # the width of an attention head
+    message: int = 0  # the width of a message between pieces
+    keys_only: bool = True  # a mask says only which keys of a row any query and head may attend to
+    single: bool = False  # tokens come one at a time
+    grad: bool = False  # gradients are recorded
+    compiling: bool = False  # torch.compile traces the code
+    capturing: bool = False  # a CUDA graph is being captured on the current stream
+    step_captured: bool = False  # the training step is run as a CUDA graph
+    processes: int = 1  # how many train the same weights
+    alone: bool = True  # no engine for several processes wraps the optimizer
+
 
 CONDITIONS: dict[Path, Callable[[Facts], bool]] = {
     "attention": lambda f: (
@@ -113,11 +136,11 @@ def runs_fast(path: Path, facts: Facts) -> bool:
 
 
 def attention(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
-    """Attention of the tokens of each row to one another.
-
-    Shapes and ``mask`` are those of :func:`factorank.kernels.attention.attend_packed`.
-    """
-    if runs_fast("attention", attention_facts(qkv, mask)):
+    """Attention of the tokens of each row to one another: as ``attention.attend_packed``."""
+    rows, tokens, _, _, head = qkv.shape
+    keys_only = _over_keys(mask, rows)
+    facts = Facts(qkv.is_cuda, TRITON, rows=rows, tokens=tokens, head=head, keys_only=keys_only)
+    if runs_fast("attention", facts):
         from factorank.kernels.gpu import attention as short
 
         return short.attention(qkv, None if mask is None else mask[:, 0, 0], causal)
@@ -182,7 +205,12 @@ def edge_rounds(
 
     ``parameters()`` are those of all rounds, in the order of :class:`factorank.jigsaw.edges.EdgeRound`.
     """
-    matrices = _weights("edges", edge_facts(tokens, message), parameters)
+    (n, width), cuda = tokens.shape[-2:], tokens.is_cuda
+    generations: tuple[int, ...] = ()
+    if cuda:
+        from factorank.kernels.gpu.machine import GENERATIONS as generations  # compiled code need not ask
+    facts = Facts(cuda, TRITON, generations, autocast=_autocast(), tokens=n, width=width, message=message)
+    matrices = _weights("edges", facts, parameters)
     if matrices is None:
         return plain(tokens, weights, best_fit)
     from factorank.kernels.gpu import edges
@@ -199,12 +227,8 @@ def cumulative_sums(x: Tensor) -> Tensor:
 
 
 def fuses_update(weights: Sequence[Tensor], *, captured: bool, alone: bool) -> bool:
-    """Whether the weights are updated by ``gpu.optimizer`` in a training step.
-
-    ``captured``: the step is run as a CUDA graph. ``alone``: no engine for several processes wraps the
-    optimizer.
-    """
-    dtype = common_dtype(weights) if all(weight.is_contiguous() for weight in weights) else None
+    """Whether ``gpu.optimizer`` updates the weights in a training step; see ``Facts`` for the arguments."""
+    dtype = _common_dtype(weights) if all(weight.is_contiguous() for weight in weights) else None
     cuda = all(weight.is_cuda for weight in weights)
     return runs_fast("update", Facts(cuda, TRITON, weights=dtype, step_captured=captured, alone=alone))
 
@@ -229,7 +253,28 @@ def _weights(path: Path, facts: Facts, parameters: Parameters) -> list[Tensor] |
     if not runs_fast(path, facts):
         return None
     weights = list(parameters())
-    return weights if runs_fast(path, facts._replace(weights=common_dtype(weights))) else None
+    return weights if runs_fast(path, facts._replace(weights=_common_dtype(weights))) else None
+
+
+def block_facts(x: Tensor, heads: int, mask: Tensor | None = None) -> Facts:
+    """Of a stack of blocks on ``(rows, tokens, width)``, but for their weights."""
+    rows, tokens, width = x.shape
+    return Facts(
+        x.is_cuda, TRITON, dtype=x.dtype, autocast=_autocast(), rows=rows, tokens=tokens, width=width,
+        head=width // heads, keys_only=_over_keys(mask, rows), compiling=torch.compiler.is_compiling(),
+    )  # fmt: skip
+
+
+def _common_dtype(tensors: Sequence[Tensor]) -> torch.dtype | None:
+    return tensors[0].dtype if len({tensor.dtype for tensor in tensors}) == 1 else None
+
+
+def _over_keys(mask: Tensor | None, rows: int) -> bool:
+    return mask is None or (mask.ndim == 4 and mask.shape[:3] == (rows, 1, 1))
+
+
+def _autocast() -> torch.dtype | None:
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
 
 
 _lock = threading.Lock()

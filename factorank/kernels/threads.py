@@ -1,5 +1,6 @@
 """Rows shared out to threads, for compiled loops that hold no lock."""
 
+import functools
 import itertools
 import os
 from collections.abc import Callable
@@ -27,21 +28,11 @@ def in_threads(
     return list(zip(bounds, results, strict=False))
 
 
-_the_pool: ThreadPoolExecutor | None = None
-
-
+@functools.cache
 def _pool() -> ThreadPoolExecutor:
     """Threads of our own, made at first use: numba's are neither safe to enter twice nor to fork."""
-    global _the_pool
-    if _the_pool is None:
-        _the_pool = ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="factorank")
-    return _the_pool
-
-
-def _forget_pool() -> None:
-    global _the_pool
-    _the_pool = None
+    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="factorank")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork

@@ -9,7 +9,7 @@ from torch import Tensor
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.rules import Effort
 from factorank.errors import ModelError
-from factorank.kernels.cache import Cache
+from factorank.kernels.attention import Cache
 from factorank.models.chunks import chunks
 from factorank.models.conditions import Conditions
 from factorank.models.context import EncodedContext

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from factorank.kernels.cache import Cache
+from factorank.kernels.attention import Cache
 from factorank.models.context import EncodedContext
 from factorank.models.transformer import Head, Transformer
 

@@ -5,8 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from factorank.kernels import dispatch
-from factorank.kernels.attention import attend, merge_heads, split_heads
-from factorank.kernels.cache import Cache, KeysAndValues
+from factorank.kernels.attention import Cache, KeysAndValues, merge_heads, split_heads
 
 
 class Block(nn.Module):
@@ -36,7 +35,8 @@ class Block(nn.Module):
             mixed = dispatch.attention(qkv, mask, causal=causal)
         else:
             query, key, value = split_heads(qkv)
-            mixed = merge_heads(attend(query, *stored.append(key, value), mask))
+            key, value = stored.append(key, value)
+            mixed = merge_heads(F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
         x = x + F.dropout(self.out(mixed), self.dropout, self.training)
         change = self.down(F.gelu(self.up(self.mlp_norm(x))))
         return x + F.dropout(change, self.dropout, self.training)

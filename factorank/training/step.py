@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from factorank.errors import TrainingError
 from factorank.kernels import dispatch
-from factorank.kernels.gpu.step_graph import StepGraph
+from factorank.kernels.gpu.graphs import StepGraph
 from factorank.training.batches import Shape, Source, take
 from factorank.training.optimizers import make_update
 from factorank.training.optimizers.adamw import trained_weights

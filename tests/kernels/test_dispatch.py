@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from factorank.kernels import dispatch
-from factorank.kernels.cache import BlockCache
-from factorank.kernels.dispatch import BF16, F32
-from factorank.kernels.facts import TRITON, Facts, block_facts
+from factorank.kernels.attention import BlockCache
+from factorank.kernels.dispatch import BF16, F32, TRITON, Facts, block_facts
 
 GPU = Facts(cuda=True, triton=True, generations=(9,), width=128, head=16, rows=32, tokens=10)
 NARROW = GPU._replace(autocast=BF16)

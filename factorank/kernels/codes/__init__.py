@@ -1,11 +1,11 @@
 """Row-wise operations on permutations and codes: one table, one torch operator, and its back ends.
 
 ``table`` says what each operation is, ``operator`` is what callers use. ``reference`` is the definition in
-plain torch, ``cpu`` the numba kernels (``counting``, ``selecting``, ``swapping``, on the words of ``bits``),
+plain torch, ``cpu`` the numba kernels (``sets`` and ``lists``, on the words of ``bits``),
 ``cuda`` the CUDA C of ``walks.cu``.
 """
 
 from factorank.kernels.codes.operator import longest_increasing, transform
-from factorank.kernels.codes.table import NO_FAULT, OPERATIONS, Domain, operation
+from factorank.kernels.codes.table import NO_FAULT, OPERATIONS, Domain
 
-__all__ = ["NO_FAULT", "OPERATIONS", "Domain", "longest_increasing", "operation", "transform"]
+__all__ = ["NO_FAULT", "OPERATIONS", "Domain", "longest_increasing", "transform"]

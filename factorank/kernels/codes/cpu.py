@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.kernels.codes import counting, patience, selecting, swapping
+from factorank.kernels.codes import lists, sets
 from factorank.kernels.codes.bits import WORD
-from factorank.kernels.codes.table import NO_FAULT, Walk, operation
+from factorank.kernels.codes.table import NO_FAULT, OPERATIONS, Walk
 from factorank.kernels.threads import in_threads
 
 GRAIN = 1 << 15
@@ -34,7 +34,7 @@ def longest_increasing(rows: Tensor) -> Tensor:
     """``operator.longest_increasing`` for a CPU tensor."""
     source = rows.to(torch.int64).contiguous()
     result = torch.empty(len(source), dtype=torch.int64)
-    in_threads(patience.longest_increasing, source.numpy(), result.numpy(), source.numel() // GRAIN)
+    in_threads(lists.longest_increasing, source.numpy(), result.numpy(), source.numel() // GRAIN)
     return result
 
 
@@ -43,19 +43,22 @@ Kernel = Callable[[Any, Any], int]
 
 
 def _kernel(name: str, n: int) -> Kernel:
-    walk, form = operation(name).walk, operation(name).form
+    walk = OPERATIONS[name].walk
     if walk is Walk.INVERT:
-        return swapping.invert
+        return lists.invert
     if walk is Walk.SWAP_DECODE:
-        return swapping.swap_decode_nibbles if n <= 16 else swapping.swap_decode
+        return lists.swap_decode_nibbles if n <= 16 else lists.swap_decode
     if walk is Walk.SWAP_ENCODE:
         if n <= 16:
-            return swapping.swap_encode_nibbles
+            return lists.swap_encode_nibbles
         kind = np.uint16 if n <= 1 << 16 else np.uint64
-        return lambda rows, out: swapping.swap_encode(rows, out, np.empty(n, kind), np.empty(n, kind))
+        return lambda rows, out: lists.swap_encode(rows, out, np.empty(n, kind), np.empty(n, kind))
     counts = walk is Walk.COUNT
     if n <= WORD:
-        return (counting.count_word if counts else selecting.select_word)(form)
-    if n <= counting.BITSET_LIMIT:
-        return (counting.count_bitset if counts else selecting.select_bitset)(form)
-    return (counting.count_tree if counts else selecting.select_tree)(form)
+        kernel = sets.count_word if counts else sets.select_word
+    elif n <= sets.BITSET_LIMIT:
+        kernel = sets.count_bitset if counts else sets.select_bitset
+    else:
+        kernel = sets.count_tree if counts else sets.select_tree
+    form = (0,) * OPERATIONS[name].form  # the length of a tuple is a constant to numba
+    return lambda rows, out: kernel(rows, out, form)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from factorank.kernels.codes.table import NO_FAULT, Domain, Walk, operation
+from factorank.kernels.codes.table import NO_FAULT, OPERATIONS, Domain, Walk
 from factorank.kernels.gpu.nvrtc import Kernel, pointer
 
 _elements = {
@@ -39,7 +39,7 @@ def transform(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
 
 def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> None:
     count, n = source.shape
-    what = operation(name)
+    what = OPERATIONS[name]
     # One value of a cell is never that of an item: it stands for all that a cell cannot hold.
     cell = 1 if n < 1 << 8 else 2 if n < 1 << 16 else 4
     # Sets of up to 256 in registers, or 1,024 where nothing is scattered; beyond, merging measured faster.
@@ -76,7 +76,7 @@ def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> 
 
 def _buffers(name: str) -> int:
     """Rows of cells a walk needs: as BUFFERS in walks.cu."""
-    what = operation(name)
+    what = OPERATIONS[name]
     if what.walk is Walk.SWAP_ENCODE:
         return 3
     return 1 if what.walk in (Walk.COUNT, Walk.SELECT) and not name.endswith("insertion") else 2
@@ -87,7 +87,7 @@ def _kernel(
     device: int, name: str, dtype: torch.dtype, cell: int, words: int, aligned: bool, threads: int
 ) -> Kernel:
     """walk_rows with a set of that many words, or walk_merge for none."""
-    what = operation(name)
+    what = OPERATIONS[name]
     defines = {
         "ELEMENT": _elements[dtype],
         "CELL": _cells[cell],

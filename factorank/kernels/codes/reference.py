@@ -8,7 +8,7 @@ any come out as garbage of the right shape, and :func:`faulty_rows` says which t
 import torch
 from torch import Tensor
 
-from factorank.kernels.codes.table import Domain, operation
+from factorank.kernels.codes.table import OPERATIONS, Domain
 
 
 def transform(rows: Tensor, name: str) -> Tensor:
@@ -21,7 +21,7 @@ def transform(rows: Tensor, name: str) -> Tensor:
 def faulty_rows(rows: Tensor, name: str) -> Tensor:
     """Bool ``(rows,)``: which rows the operation does not accept."""
     n = rows.shape[1]
-    domain = operation(name).domain
+    domain = OPERATIONS[name].domain
     if domain is Domain.PERMUTATION:
         inside = (rows >= 0) & (rows < n)
         present = torch.zeros_like(rows, dtype=torch.bool)

@@ -74,7 +74,3 @@ OPERATIONS = {
     "decode-insertion": Operation(Domain.GROWING, Walk.SELECT, INSERTION),
     "decode-fisher-yates": Operation(Domain.SHRINKING, Walk.SWAP_DECODE),
 }
-
-
-def operation(name: str) -> Operation:
-    return OPERATIONS[name]

@@ -33,20 +33,20 @@ class Launches:
         rows, n, self.width = x.shape
         head = self.width // heads
         block, self.list_warps = list_tile(n)
-        self.heads, self.tokens, self.eps, self.scale = heads, tokens, eps, head**-0.5
-        self.keep = keep
+        self.heads, self.tokens, self.keep, self.eps, self.scale = heads, tokens, keep, eps, head**-0.5
         self.unused = x  # stands for pointers that a kernel does not read
         self.present = self.unused if present is None else present
         self.tiles, self.row_tiles = triton.cdiv(tokens, TILE), triton.cdiv(tokens, ROW_TILE)
         self.list_tiles = triton.cdiv(rows, block // n)
         self.lists = {"N": n, "WIDTH": self.width, "HEAD": head, "BLOCK": block, "CAUSAL": causal}
         self.lists |= {"MASKED": present is not None}
+        self.rows = {"BLOCK": ROW_TILE, "WIDTH": self.width, "num_warps": ROW_WARPS}
+        self.rows_of_product = self.rows | {"CHUNK": CHUNK, "num_stages": STAGES}
+        self.product = {"BLOCK": TILE, "COLUMNS": COLUMNS, "CHUNK": CHUNK, "WIDTH": self.width}
+        self.product |= {"num_warps": WARPS, "num_stages": STAGES}
 
     def norm(self, x: Tensor, normed: Tensor, gain: Tensor, shift: Tensor) -> None:
-        kernels.norm[(self.row_tiles,)](
-            x, normed, gain, shift, self.tokens, self.eps, WIDTH=self.width, BLOCK=ROW_TILE,
-            num_warps=ROW_WARPS,
-        )  # fmt: skip
+        kernels.norm[(self.row_tiles,)](x, normed, gain, shift, self.tokens, self.eps, **self.rows)
 
     def attention(self, qkv: Tensor, mixed: Tensor) -> None:
         attention_forward[(self.list_tiles, self.heads)](
@@ -56,53 +56,34 @@ class Launches:
 
     def up_gelu(self, normed: Tensor, active: Tensor, w: Tensor, b: Tensor) -> None:
         """``GELU(normed w + b)`` into ``active``."""
-        out = w.shape[0]
-        kernels.up_gelu[(self.tiles, out // COLUMNS)](
-            normed, active, w, b, self.tokens, WIDTH=self.width, OUT=out, BLOCK=TILE, COLUMNS=COLUMNS,
-            CHUNK=CHUNK, num_warps=WARPS, num_stages=STAGES,
-        )  # fmt: skip
+        grid, out = (self.tiles, w.shape[0] // COLUMNS), w.shape[0]
+        kernels.up_gelu[grid](normed, active, w, b, self.tokens, OUT=out, **self.product)
 
     def add_to_stream(
-        self,
-        a: Tensor,
-        x: Tensor,
-        y: Tensor,
-        w: Tensor,
-        b: Tensor,
-        seed: Tensor | None,
+        self, a: Tensor, x: Tensor, y: Tensor, w: Tensor, b: Tensor, seed: Tensor | None,
         following: tuple[Tensor, Tensor, Tensor] | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """``x + dropout(a w + b)`` into ``y``, and its norm into what follows: normed, gain and shift."""
         normed, gain, shift = following or (y, b, b)
         kernels.add_to_stream[(self.row_tiles,)](
             a, x, y, normed, w, b, gain, shift, self.unused if seed is None else seed, self.tokens, self.eps,
-            WIDTH=self.width, K=w.shape[1], BLOCK=ROW_TILE, CHUNK=CHUNK, KEEP=self.keep,
-            NORM=following is not None, num_warps=ROW_WARPS, num_stages=STAGES,
+            K=w.shape[1], KEEP=self.keep, NORM=following is not None, **self.rows_of_product,
         )  # fmt: skip
 
     def dropout_backward(
         self, grad_y: Tensor, grad_change: Tensor, sums: Tensor, seed: Tensor | None
     ) -> None:
-        kernels.dropout_backward[(self.row_tiles,)](
-            grad_y, grad_change, sums, self.unused if seed is None else seed, self.tokens, WIDTH=self.width,
-            BLOCK=ROW_TILE, num_warps=ROW_WARPS, KEEP=self.keep,
-        )  # fmt: skip
+        seed = self.unused if seed is None else seed
+        grid = (self.row_tiles,)
+        kernels.dropout_backward[grid](
+            grad_y, grad_change, sums, seed, self.tokens, KEEP=self.keep, **self.rows
+        )
 
-    def gelu_backward(
-        self,
-        grad_change: Tensor,
-        normed: Tensor,
-        grad_up: Tensor,
-        sums: Tensor,
-        w_up: Tensor,
-        b_up: Tensor,
-        w_down: Tensor,
-    ) -> None:
-        hidden = w_up.shape[0]
-        kernels.gelu_backward[(self.tiles, hidden // COLUMNS)](
-            grad_change, normed, grad_up, sums, w_up, b_up, w_down, self.tokens, WIDTH=self.width,
-            HIDDEN=hidden, BLOCK=TILE, COLUMNS=COLUMNS, CHUNK=CHUNK, num_warps=WARPS, num_stages=STAGES,
-        )  # fmt: skip
+    def gelu_backward(self, *tensors: Tensor) -> None:
+        """The tensors are those of the kernel, in its order."""
+        hidden = 4 * self.width
+        grid = (self.tiles, hidden // COLUMNS)
+        kernels.gelu_backward[grid](*tensors, self.tokens, HIDDEN=hidden, **self.product)
 
     def attention_backward(
         self, grad_change: Tensor, qkv: Tensor, grad_qkv: Tensor, sums: Tensor, w_out: Tensor
@@ -113,20 +94,13 @@ class Launches:
         )  # fmt: skip
 
     def norm_backward(
-        self,
-        grad_product: Tensor,
-        grad_y: Tensor,
-        grad_x: Tensor,
-        x: Tensor,
-        w: Tensor,
-        gain: Tensor,
-        sums: Tensor,
-        below: tuple[Tensor, Tensor, Tensor | None] | None,
-    ) -> None:
+        self, grad_product: Tensor, grad_y: Tensor, grad_x: Tensor, x: Tensor, w: Tensor, gain: Tensor,
+        sums: Tensor, below: tuple[Tensor, Tensor, Tensor | None] | None,
+    ) -> None:  # fmt: skip
         """``below``: where the gradient goes after the dropout below, its sums, and the seed."""
         grad_change, sums_below, seed = below or (grad_x, sums, None)
         kernels.norm_backward[(self.row_tiles,)](
             grad_product, grad_y, grad_x, grad_change, x, w, gain, self.unused if seed is None else seed,
-            sums, sums_below, self.tokens, self.eps, WIDTH=self.width, K=w.shape[0], BLOCK=ROW_TILE,
-            CHUNK=CHUNK, KEEP=self.keep, BELOW=below is not None, num_warps=ROW_WARPS, num_stages=STAGES,
+            sums, sums_below, self.tokens, self.eps, K=w.shape[0], KEEP=self.keep, BELOW=below is not None,
+            **self.rows_of_product,
         )  # fmt: skip

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from factorank.kernels.cache import Cache
+from factorank.kernels.attention import Cache
 from factorank.kernels.gpu.block_launches import Launches
 from factorank.kernels.gpu.block_weights import by_block, narrow_by_block, narrowed
 

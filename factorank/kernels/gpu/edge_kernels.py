@@ -83,10 +83,13 @@ def _store_sums(target, x, column, BLOCK):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _hear(up, message, weights, allowed, from_heard, heard, live, NEXT, SAVE):  # type: ignore[no-untyped-def]
+def _hear(up, message, direction, weights, allowed, from_heard, heard, live, SIZE, SAVE):  # type: ignore[no-untyped-def]
     """Add to ``up`` what is heard from one direction, with either exponent."""
+    weights += 2 * direction * SIZE
+    from_heard += 2 * direction * VALUE
+    heard += 2 * direction * VALUE
     broad = tl.load(weights, mask=allowed, other=0.0)
-    sharp = tl.load(weights + NEXT, mask=allowed, other=0.0)
+    sharp = tl.load(weights + SIZE, mask=allowed, other=0.0)
     from_broad, from_sharp = tl.load(from_heard), tl.load(from_heard + VALUE)
     broad = tl.dot(broad, message).to(tl.bfloat16)
     sharp = tl.dot(sharp, message).to(tl.bfloat16)
@@ -97,12 +100,14 @@ def _hear(up, message, weights, allowed, from_heard, heard, live, NEXT, SAVE):  
 
 
 @triton.jit
-def _hear_backward(grad_h, grad_heard, weights, allowed, to_value, grad_value, live, NEXT, BLOCK):  # type: ignore[no-untyped-def]
+def _hear_backward(grad_h, grad_heard, direction, weights, allowed, to_value, grad_value, live, SIZE, WIDTH):  # type: ignore[no-untyped-def]
     """Backward of one direction: through either exponent to its messages, and on to the normed stream."""
+    weights += 2 * direction * SIZE
+    grad_value += direction * VALUE
     broad = tl.load(weights, mask=allowed, other=0.0)
-    sharp = tl.load(weights + NEXT, mask=allowed, other=0.0)
-    to_value = tl.load(to_value)
-    grad_broad, grad_sharp = _halves(grad_heard, BLOCK, 2 * VALUE)
+    sharp = tl.load(weights + SIZE, mask=allowed, other=0.0)
+    to_value = tl.load(to_value + direction * VALUE * WIDTH)
+    grad_broad, grad_sharp = _halves(grad_heard, grad_heard.shape[0], 2 * VALUE)
     grad_message = tl.dot(tl.trans(broad), grad_broad)
     grad_message = tl.dot(tl.trans(sharp), grad_sharp, grad_message).to(tl.bfloat16)
     tl.store(grad_value, grad_message, mask=live[:, None])
@@ -155,19 +160,11 @@ def forward(  # type: ignore[no-untyped-def]
         right, left, below, above = _quarters(messages, BLOCK, 4 * VALUE)
         heard = inputs + at * K + (value + WIDTH)[None, :]
         from_heard = w_up + column[None, :] * K + (value + WIDTH)[:, None]
-        up = _hear(up, right, weights + place, allowed, from_heard, heard, live, N * PADDED, SAVE)
-        up = _hear(
-            up, left, weights + place + 2 * N * PADDED, allowed, from_heard + 2 * VALUE, heard + 2 * VALUE,
-            live, N * PADDED, SAVE,
-        )  # fmt: skip
-        up = _hear(
-            up, below, weights + place + 4 * N * PADDED, allowed, from_heard + 4 * VALUE, heard + 4 * VALUE,
-            live, N * PADDED, SAVE,
-        )  # fmt: skip
-        up = _hear(
-            up, above, weights + place + 6 * N * PADDED, allowed, from_heard + 6 * VALUE, heard + 6 * VALUE,
-            live, N * PADDED, SAVE,
-        )  # fmt: skip
+        tile = weights + place
+        up = _hear(up, right, 0, tile, allowed, from_heard, heard, live, N * PADDED, SAVE)
+        up = _hear(up, left, 1, tile, allowed, from_heard, heard, live, N * PADDED, SAVE)
+        up = _hear(up, below, 2, tile, allowed, from_heard, heard, live, N * PADDED, SAVE)
+        up = _hear(up, above, 3, tile, allowed, from_heard, heard, live, N * PADDED, SAVE)
         up += tl.load(gain + 2 * WIDTH)[None, :]
         tail, _ = _gauss_tail(up)
         active = (tl.maximum(up, 0.0) - tl.abs(up) * tail).to(tl.bfloat16)
@@ -215,21 +212,17 @@ def backward(  # type: ignore[no-untyped-def]
         right, left, below, above = _quarters(grad_all, BLOCK, MIXES * VALUE)
         grad_value = grad_values + at * (4 * VALUE) + value[None, :]
         to_value = to_values + value[:, None] * WIDTH + column[None, :]
+        tile = weights + place
         grad_h = _hear_backward(
-            grad_h, right, weights + place, allowed, to_value, grad_value, live, N * PADDED, BLOCK
+            grad_h, right, 0, tile, allowed, to_value, grad_value, live, N * PADDED, WIDTH
+        )
+        grad_h = _hear_backward(grad_h, left, 1, tile, allowed, to_value, grad_value, live, N * PADDED, WIDTH)
+        grad_h = _hear_backward(
+            grad_h, below, 2, tile, allowed, to_value, grad_value, live, N * PADDED, WIDTH
         )
         grad_h = _hear_backward(
-            grad_h, left, weights + place + 2 * N * PADDED, allowed, to_value + VALUE * WIDTH,
-            grad_value + VALUE, live, N * PADDED, BLOCK,
-        )  # fmt: skip
-        grad_h = _hear_backward(
-            grad_h, below, weights + place + 4 * N * PADDED, allowed, to_value + 2 * VALUE * WIDTH,
-            grad_value + 2 * VALUE, live, N * PADDED, BLOCK,
-        )  # fmt: skip
-        grad_h = _hear_backward(
-            grad_h, above, weights + place + 6 * N * PADDED, allowed, to_value + 3 * VALUE * WIDTH,
-            grad_value + 3 * VALUE, live, N * PADDED, BLOCK,
-        )  # fmt: skip
+            grad_h, above, 3, tile, allowed, to_value, grad_value, live, N * PADDED, WIDTH
+        )
         plain = tl.load(plains + at * WIDTH + column[None, :], mask=live[:, None], other=0.0)
         inverse = tl.load(scales + token + round * tokens, mask=live, other=0.0)[:, None]
         plain = plain.to(tl.float32)

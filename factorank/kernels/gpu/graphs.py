@@ -1,4 +1,4 @@
-"""Recordings of what a model computes repeatedly: CUDA graphs.
+"""Recordings of what a model computes repeatedly, and of a training step: CUDA graphs.
 
 On a GPU a small model is hundreds of short kernels, and the host takes longer to launch them than the device
 to run them. The second time that the same computation is wanted it is recorded as a graph. From then on it is
@@ -9,7 +9,7 @@ import contextlib
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -21,6 +21,8 @@ from factorank.kernels import dispatch
 T = TypeVar("T")
 KEPT = 4
 """How many recordings a recorder keeps; each holds the memory of its kernels."""
+EAGER_RUNS = 3
+"""Runs before a graph is captured: they make the optimizer's state and cuBLAS's workspaces."""
 _recording = threading.RLock()
 
 
@@ -129,6 +131,44 @@ def weights_key(model: nn.Module, device: str) -> Any:
     return narrow, dispatch.switched_off(), *weights
 
 
+class StepGraph:
+    """Runs a step on a GPU, and replays it once it is recorded.
+
+    The step takes and returns nothing. It is tensor operations on fixed addresses that never wait for the
+    device, and draws from ``generators``.
+    """
+
+    def __init__(self, device: torch.device, generators: Iterable[torch.Generator]) -> None:
+        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._generators = [generator for generator in generators if generator.device.type == "cuda"]
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._runs = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether the step is to be recorded before its next run."""
+        return self._graph is None and self._runs == EAGER_RUNS
+
+    def record(self, step: Callable[[], None]) -> None:
+        """Record the step without running it. Where that fails, an error is raised; nothing is changed."""
+        self._graph, _ = capture(step, self._stream, self._generators)
+
+    def run(self, step: Callable[[], None]) -> None:
+        """Replay the recording, or run the step on the stream of the capture until there is one.
+
+        The libraries then make what they keep per stream.
+        """
+        if self._graph is not None:
+            self._graph.replay()
+            return
+        self._runs += 1
+        main = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(main)
+        with torch.cuda.stream(self._stream):
+            step()
+        main.wait_stream(self._stream)
+
+
 def capture(
     function: Callable[[], T], stream: torch.cuda.Stream, generators: Sequence[torch.Generator]
 ) -> tuple[torch.cuda.CUDAGraph, T]:
@@ -137,10 +177,8 @@ def capture(
     Recording runs nothing. Where it fails, the generators are as before and the error is raised.
     """
     graph = torch.cuda.CUDAGraph()
-    main, states = (
-        torch.cuda.current_stream(stream.device),
-        [generator.get_state() for generator in generators],
-    )
+    main = torch.cuda.current_stream(stream.device)
+    states = [generator.get_state() for generator in generators]
     for generator in generators:
         if generator not in torch.cuda.default_generators:  # torch registers its own
             graph.register_generator_state(generator)

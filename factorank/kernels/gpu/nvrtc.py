@@ -4,7 +4,9 @@ Both libraries come with torch and the GPU driver; no toolkit, compiler or extra
 on torch's current stream, so that they are ordered with its work and can be captured in a CUDA graph.
 """
 
+import contextlib
 import ctypes
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,9 +34,8 @@ class Kernel:
             self._shared = shared
         packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        _check(
-            _driver().cuLaunchKernel(self._function, grid, 1, 1, block, 1, 1, shared, stream, packed, None)
-        )
+        shape = (grid, 1, 1, block, 1, 1, shared)
+        _check(_driver().cuLaunchKernel(self._function, *shape, stream, packed, None))
 
 
 def pointer(tensor: torch.Tensor | None) -> ctypes.c_void_p:
@@ -42,11 +43,8 @@ def pointer(tensor: torch.Tensor | None) -> ctypes.c_void_p:
 
 
 def _compile(source: str, options: Sequence[str]) -> bytes:
-    nvrtc = _nvrtc()
-    program = ctypes.c_void_p()
-    _check(
-        nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None), "NVRTC"
-    )
+    nvrtc, program, name = _nvrtc(), ctypes.c_void_p(), b"kernel.cu"
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name, 0, None, None), "NVRTC")
     encoded = [option.encode() for option in options]
     status = nvrtc.nvrtcCompileProgram(program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded))
     size = ctypes.c_size_t()
@@ -67,26 +65,18 @@ def _check(status: int, what: str = "CUDA driver") -> None:
         raise RuntimeError(f"{what} error {status}")
 
 
-_libraries: dict[str, ctypes.CDLL] = {}
-
-
+@functools.cache
 def _driver() -> ctypes.CDLL:
-    if "driver" not in _libraries:
-        _libraries["driver"] = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    return _libraries["driver"]
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
+@functools.cache
 def _nvrtc() -> ctypes.CDLL:
     """NVRTC of torch's CUDA version: already loaded, on the loader's path, or among torch's wheels."""
-    if "nvrtc" in _libraries:
-        return _libraries["nvrtc"]
     major = str(torch.version.cuda).split(".")[0]
     name = f"nvrtc64_{major}0_0.dll" if sys.platform == "win32" else f"libnvrtc.so.{major}"
     wheels = Path(torch.__file__).parent.parent / "nvidia"
     for candidate in (name, *(str(path) for path in sorted(wheels.glob(f"*/*/{name}")))):
-        try:
-            _libraries["nvrtc"] = ctypes.CDLL(candidate)
-            return _libraries["nvrtc"]
-        except OSError:
-            continue
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(candidate)
     raise OSError(f"there is no {name} on the path of the loader or beside torch")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from factorank.kernels import dispatch
-from factorank.kernels.cache import BlockCache
+from factorank.kernels.attention import BlockCache
 from factorank.models.transformer import Transformer
 
 pytestmark = pytest.mark.gpu

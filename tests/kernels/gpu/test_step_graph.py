@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from factorank.kernels.gpu.step_graph import EAGER_RUNS, StepGraph
+from factorank.kernels.gpu.graphs import EAGER_RUNS, StepGraph
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Swapping walks in numba: permutations to Fisher-Yates draws and back, and to their inverses.
+"""Walks that keep a list in numba: Fisher-Yates draws and back, inverses, and patience sorting.
 
-Up to 16 items the whole list is the sixteen nibbles of a machine word.
+Up to 16 items the whole list of a Fisher-Yates walk is the sixteen nibbles of a machine word.
 """
 
 from typing import Any
@@ -123,3 +123,23 @@ def invert(rows: Any, out: Any) -> int:
         if not inside:
             faulty = np.int64(r)
     return faulty
+
+
+@jit
+def longest_increasing(rows: Any, out: Any) -> int:
+    """Patience sorting: the number of piles is the length of the longest increasing subsequence."""
+    tops = np.empty(rows.shape[1], np.int64)
+    for r in range(rows.shape[0]):
+        piles = 0
+        for i in range(rows.shape[1]):
+            low, high = 0, piles
+            while low < high:
+                middle = (low + high) >> 1
+                if tops[middle] < rows[r, i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            tops[low] = rows[r, i]
+            piles += low == piles
+        out[r] = piles
+    return -1
