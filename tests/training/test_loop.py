@@ -1,7 +1,9 @@
 """The loop of a run: time, early stopping, held-out scores, the watcher."""
 
+import itertools
 import json
 import math
+import time
 
 import pytest
 import torch
@@ -11,6 +13,14 @@ from factorank.training import train
 from tests.training.stand_in import ORDERS, QUICK, lines, make, same_weights
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """Time passes by five milliseconds whenever someone looks, however busy the machine is."""
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.005 * next(ticks))
+
+
+@pytest.mark.usefixtures("clock")
 def test_annealing_on_time_goes_on_where_it_was(tmp_path):
     """Each call has max_seconds; a second call anneals what the first left."""
     options = {
@@ -29,6 +39,7 @@ def test_annealing_on_time_goes_on_where_it_was(tmp_path):
     assert second.steps >= first.steps
 
 
+@pytest.mark.usefixtures("clock")
 def test_max_seconds_stops_with_a_checkpoint(tmp_path):
     result = train(make(), ORDERS, out=tmp_path, **QUICK | {"steps": 10**9}, max_seconds=0.2, warmup=1)
     assert result.stopped == "max_seconds"
