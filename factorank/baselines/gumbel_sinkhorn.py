@@ -1,6 +1,6 @@
 """Gumbel-Sinkhorn networks: Sinkhorn's algorithm turns a matrix of scores into almost a permutation."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,8 +13,6 @@ from factorank.errors import ModelError
 from factorank.kernels.gpu.graphs import replayed
 from factorank.models.network import evaluating
 
-GumbelObjective = Literal["reconstruction", "likelihood"]
-
 
 class GumbelSinkhorn(OrderingModel):
     r"""A Gumbel-Sinkhorn network: the order of the pieces of a context.
@@ -24,19 +22,17 @@ class GumbelSinkhorn(OrderingModel):
 
     .. math:: P = \mathrm{Sinkhorn}((s + g) / \tau).
 
-    The objective "reconstruction", the paper's, is the squared error of the pieces that P puts at each place,
+    The loss is the squared error of the pieces that P puts at each place,
     :math:`\sum_i \| \sum_j P_{ij} x_j - x_{X_i} \|^2`, in mean over the numbers of a piece: it needs a
-    context that is one tensor of pieces ``(*batch, n, …)``; bytes count as 0 to 1. "likelihood" is
-    :math:`-\sum_i \log P_{i, X_i}`. The mode is the best assignment under s, and a sample that under s + g.
+    context that is one tensor of pieces ``(*batch, n, …)``; bytes count as 0 to 1. The mode is the best
+    assignment under s, and a sample that under s + g.
 
     See :class:`factorank.baselines.ordering.OrderingModel` for the first arguments and for orders.
 
     Args:
-        objective: "reconstruction" or "likelihood".
         temperature: τ of Sinkhorn's algorithm, in training.
         iterations: its rounds, each over the rows and then the columns.
         gumbel: the scale of the noise, in training and in samples.
-        draws: of noise for each row of a batch; the loss is their mean.
 
     Mena, Belanger, Linderman and Snoek, "Learning latent permutations with Gumbel-Sinkhorn networks", 2018,
     https://arxiv.org/abs/1802.08665.
@@ -54,29 +50,21 @@ class GumbelSinkhorn(OrderingModel):
     def __init__(
         self,
         *args: Any,
-        objective: GumbelObjective = "reconstruction",
         temperature: float = 1.0,
         iterations: int = 20,
         gumbel: float = 1.0,
-        draws: int = 1,
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
-        if objective not in ("reconstruction", "likelihood"):
-            raise ModelError(f"the objective is 'reconstruction' or 'likelihood', not {objective!r}")
-        if not temperature > 0 or iterations < 1 or not gumbel >= 0 or draws < 1:
+        if not temperature > 0 or iterations < 1 or not gumbel >= 0:
             raise ModelError(
-                "the temperature is above 0, the iterations and draws are 1 or more and the scale of the"
-                f" noise is 0 or more, not {temperature=}, {iterations=}, {draws=}, {gumbel=}"
+                "the temperature is above 0, the iterations are 1 or more and the scale of the noise is 0 or"
+                f" more, not {temperature=}, {iterations=}, {gumbel=}"
             )
-        self.objective, self.temperature, self.iterations = objective, temperature, iterations
-        self.gumbel, self.draws = gumbel, draws
+        self.temperature, self.iterations, self.gumbel = temperature, iterations, gumbel
 
-    def scores(self, context: Any) -> Tensor:
-        """The scores s of a context, place by piece: ``(*batch, n, n)``."""
-        return self._scores(self.tokens(context))
-
-    def _scores(self, tokens: Tensor) -> Tensor:
+    def scores(self, tokens: Tensor) -> Tensor:
+        """The scores s, place by piece, ``(*batch, n, n)``, of tokens ``(*batch, n, width)``."""
         rows = tokens.reshape(-1, self.n, self.width)
         scores: Tensor = self.head(self.network(rows))  # piece by place
         return scores.transpose(-1, -2).view(*tokens.shape[:-2], self.n, self.n)
@@ -86,21 +74,20 @@ class GumbelSinkhorn(OrderingModel):
     ) -> tuple[Tensor, ...]:
         # With generator=None in the call the compiler refuses batches of any size.
         options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
-        return (torch.rand((*batch, self.draws, self.n, self.n), **options),)
+        return (torch.rand((*batch, self.n, self.n), **options),)
 
     def _loss(self, order: Tensor, tokens: Tensor, context: Any, noise: tuple[Tensor, ...]) -> Tensor:
-        noisy = self._scores(tokens)[..., None, :, :] + self.gumbel * standard_gumbel(noise[0])
+        if not isinstance(context, Tensor) or context.shape[: order.ndim] != order.shape:
+            shown = tuple(context.shape) if isinstance(context, Tensor) else type(context).__name__
+            raise ModelError(f"the loss takes one tensor of pieces {(*order.shape, '…')}, not {shown}")
+        pieces = context.reshape(*order.shape, context.shape[order.ndim :].numel()).float()
+        pieces = pieces / 255 if context.dtype == torch.uint8 else pieces
+        noisy = self.scores(tokens) + self.gumbel * standard_gumbel(noise[0])
         log_matrix = sinkhorn(noisy / self.temperature, self.iterations)
-        if self.objective == "likelihood":
-            at = order[..., None, :, None].expand(*log_matrix.shape[:-1], 1)
-            losses = -log_matrix.gather(-1, at).sum((-1, -2))
-        else:
-            pieces = self._pieces(context, order.shape)
-            target = pieces.gather(-2, order[..., None].expand_as(pieces))
-            with torch.autocast(order.device.type, enabled=False):
-                placed = log_matrix.exp() @ pieces[..., None, :, :]
-            losses = (placed - target[..., None, :, :]).square().mean(-1).sum(-1)
-        return losses.mean(-1)
+        with torch.autocast(order.device.type, enabled=False):
+            placed = log_matrix.exp() @ pieces
+        target = pieces.gather(-2, order[..., None].expand_as(pieces))
+        return (placed - target).square().mean(-1).sum(-1)
 
     @torch.no_grad()
     def sample(
@@ -108,7 +95,7 @@ class GumbelSinkhorn(OrderingModel):
     ) -> Tensor:
         """Orders ``(*sample_shape, *batch, n)``: the best assignment under scores with fresh noise."""
         with evaluating(self):
-            scores = self.scores(context)
+            scores = self.scores(self.tokens(context))
         uniform = torch.rand((*sample_shape, *scores.shape), device=scores.device, generator=generator)
         return best_assignment(scores + self.gumbel * standard_gumbel(uniform))
 
@@ -116,28 +103,19 @@ class GumbelSinkhorn(OrderingModel):
     def mode(self, context: Any) -> Tensor:
         """The best assignment under the scores: orders ``(*batch, n)``."""
         with evaluating(self):
-            return best_assignment(self.scores(context))
+            return best_assignment(self.scores(self.tokens(context)))
 
     @torch.no_grad()
     def solve(self, context: Tensor, *, beam: int | None = None) -> Tensor:
+        def scores(pieces: Tensor) -> Tensor:
+            return self.scores(self.tokens(pieces))
+
         with evaluating(self):
-            scores = replayed(self, "scores", self.scores, context, len(context) * self.n)
-        return best_assignment(scores)
+            return best_assignment(replayed(self, "scores", scores, context, len(context) * self.n))
 
     def config(self) -> dict[str, Any]:
-        own = ("objective", "temperature", "iterations", "gumbel", "draws")
+        own = ("temperature", "iterations", "gumbel")
         return super().config() | {name: getattr(self, name) for name in own}
-
-    def _pieces(self, context: Any, shape: torch.Size) -> Tensor:
-        """The pieces of a context as numbers ``(*batch, n, numbers)``."""
-        if not isinstance(context, Tensor) or context.shape[: len(shape)] != shape:
-            shown = tuple(context.shape) if isinstance(context, Tensor) else type(context).__name__
-            raise ModelError(
-                f"the reconstruction takes a context that is one tensor of pieces {(*shape, '…')}, not"
-                f" {shown}; objective='likelihood' takes any"
-            )
-        pieces = context.reshape(*shape, context.shape[len(shape) :].numel())
-        return pieces.float() / 255 if context.dtype == torch.uint8 else pieces.float()
 
 
 def sinkhorn(scores: Tensor, iterations: int = 20) -> Tensor:

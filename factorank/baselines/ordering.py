@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -34,15 +34,8 @@ class OrderingModel(nn.Module):
 
     kind: ClassVar[str]
     """The name of the class in the files of a model."""
-    kinds: ClassVar[dict[str, type["OrderingModel"]]] = {}
-    """The subclasses by kind."""
     default_beam: ClassVar[int | None] = None
     """The width of the beam of :meth:`solve` unless another is passed; None for models without a beam."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "kind" in vars(cls):  # a subclass of a subclass is saved as its parent
-            OrderingModel.kinds[cls.kind] = cls
 
     def __init__(
         self,
@@ -155,17 +148,19 @@ class OrderingModel(nn.Module):
         folder = Path(folder)
         settings = read_config(folder, FORMAT, VERSION, ("kind", "n", "encoder"), "a baseline of factorank")
         kind = settings.pop("kind")
-        chosen = cls.kinds.get(kind) if cls is OrderingModel else cls
-        if chosen is None or kind != chosen.kind:
-            allowed = " or ".join(map(repr, cls.kinds)) if chosen is None else repr(chosen.kind)
+        kinds = {each.kind: each for each in (cls.__subclasses__() if cls is OrderingModel else [cls])}
+        if kind not in kinds:
+            allowed = " or ".join(map(repr, kinds))
             raise ModelError(f"{folder} holds a model of kind {kind!r}, not {allowed}")
         described = settings.pop("encoder")
         try:
-            model = chosen(encoder=build_context(described) if encoder is None else encoder, **settings)
+            model = kinds[kind](encoder=build_context(described) if encoder is None else encoder, **settings)
         except TypeError as error:
-            raise ModelError(f"{folder / 'config.json'} does not fit {chosen.__name__}: {error}") from None
+            raise ModelError(
+                f"{folder / 'config.json'} does not fit {kinds[kind].__name__}: {error}"
+            ) from None
         read_weights(model, folder)
-        return cast(Self, model)
+        return model
 
 
 class ScoreHead(nn.Module):

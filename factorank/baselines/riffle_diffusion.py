@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,6 @@ from factorank.models import masked
 from factorank.models.network import evaluating
 from factorank.permutations import inverse, random_permutations
 
-Layout = Literal["slots", "pieces"]
 BEAM, PATHS = 200, 20
 """What a search keeps: the beginnings of a list within a step, and the lists from one step to the next."""
 MOST_TOKENS = 2**21
@@ -39,11 +38,9 @@ class RiffleDiffusion(OrderingModel):
     Given the list :math:`X_t`, and t, a network gives scores, new place by place in :math:`X_t`, and
     :math:`X_s[i] = X_t[\sigma_i]` with σ from the generalized Plackett-Luce law with these scores.
 
-    Two layouts of the network: "slots", the paper's, has n tokens for the pieces as :math:`X_t` lists them
-    and n more for the new places, which look at all pieces and at the places before them. The score of a
-    piece at a new place is the product of their two tokens (in the paper's code as it is, here with a matrix
-    between them that is learnt). With "pieces" there are only the n tokens of the pieces, each of which gives
-    its scores for every new place: half as many tokens.
+    The network has n tokens for the pieces as :math:`X_t` lists them and n more for the new places, which
+    look at all pieces and at the places before them. The score of a piece at a new place is the product of
+    their two tokens (in the paper's code as it is, here with a matrix between them that is learnt).
 
     The paper trains on puzzles by REINFORCE, without using the shuffles; here, as in its other tasks, the
     shuffles are used, and the likelihood of the step is maximized.
@@ -54,7 +51,6 @@ class RiffleDiffusion(OrderingModel):
         schedule: rising numbers of shuffles from 0 to T; by default
             :func:`factorank.baselines.denoising_schedule`. The reverse steps, and so the network evaluations
             of a sample, are one fewer.
-        layout: "slots" or "pieces".
 
     Zhang, Yang and Liao, "SymmetricDiffusers: Learning discrete diffusion on finite symmetric groups", 2025,
     https://arxiv.org/abs/2410.02942.
@@ -71,11 +67,9 @@ class RiffleDiffusion(OrderingModel):
     default_beam: ClassVar[int | None] = BEAM
     starts: Tensor
     packets: Tensor
-    may_look: Tensor | None
+    may_look: Tensor
 
-    def __init__(
-        self, *args: Any, schedule: Sequence[int] | None = None, layout: Layout = "slots", **options: Any
-    ) -> None:
+    def __init__(self, *args: Any, schedule: Sequence[int] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
         n, width = self.n, self.width
         self.schedule = denoising_schedule(n) if schedule is None else list(schedule)
@@ -84,19 +78,12 @@ class RiffleDiffusion(OrderingModel):
             raise ModelError(
                 f"a schedule is rising numbers of shuffles from 0 to at most 24, not {self.schedule}"
             )
-        if layout not in ("slots", "pieces"):
-            raise ModelError(f"the layout is 'slots' or 'pieces', not {layout!r}")
-        self.layout, self.steps = layout, len(pairs)
-        self.place = nn.Parameter(torch.empty(n, width))
-        self.time = nn.Parameter(torch.empty(self.steps, width))
-        self.slot, may_look = None, None
-        if layout == "slots":
-            self.slot, self.head = nn.Parameter(torch.empty(n, width)), ScoreHead(width, width)
-            may_look = torch.ones((2 * n, 2 * n), dtype=torch.bool).tril()
-            may_look[:, :n] = True
-        for table in (self.place, self.time, self.slot):
-            if table is not None:
-                nn.init.normal_(table, std=0.5)
+        self.steps, self.head = len(pairs), ScoreHead(width, width)
+        self.place, self.time, self.slot = (
+            nn.Parameter(nn.init.normal_(torch.empty(size, width), std=0.5)) for size in (n, self.steps, n)
+        )
+        may_look = torch.ones((2 * n, 2 * n), dtype=torch.bool).tril()
+        may_look[:, :n] = True
         self.register_buffer("may_look", may_look, persistent=False)
         self.register_buffer("starts", torch.tensor([2**s for s, _ in pairs]), persistent=False)
         self.register_buffer("packets", torch.tensor([2 ** (t - s) for s, t in pairs]), persistent=False)
@@ -110,11 +97,7 @@ class RiffleDiffusion(OrderingModel):
         int64 ``(rows,)``, says which pair of the schedule the step is between, 0 the one that ends at order.
         """
         time = self.time[step] if isinstance(step, int) else F.embedding(step, self.time)[:, None]
-        pieces = tokens + self.place + time
-        if self.slot is None:
-            by_piece: Tensor = self.head(self.network(pieces))
-            return by_piece.transpose(-1, -2)
-        slots = (self.slot + time).expand_as(tokens)
+        pieces, slots = tokens + self.place + time, (self.slot + time).expand_as(tokens)
         pieces, slots = self.network(torch.cat([pieces, slots], 1), self.may_look).split(self.n, 1)
         with torch.autocast(tokens.device.type, enabled=False):
             listed = F.layer_norm(pieces.float(), (self.width,))
@@ -217,7 +200,7 @@ class RiffleDiffusion(OrderingModel):
         return lists, total
 
     def config(self) -> dict[str, Any]:
-        return super().config() | {"schedule": self.schedule, "layout": self.layout}
+        return super().config() | {"schedule": self.schedule}
 
 
 def _listed(tokens: Tensor, lists: Tensor) -> Tensor:

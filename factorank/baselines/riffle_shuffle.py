@@ -101,11 +101,10 @@ def total_variation(n: int, first: int, second: int | None = None) -> float:
     >>> [round(total_variation(52, t), 3) for t in (5, 6, 7, 8)]  # "seven shuffles are enough"
     [0.924, 0.614, 0.334, 0.167]
     """
-    (own, over), (other, under) = _weights(n, first), _weights(n, second)
-    difference = sum(
-        count * abs(p * under - q * over) for count, p, q in zip(_eulerian(n), own, other, strict=True)
-    )
-    return difference / (2 * over * under)
+    over, under = 2 ** (first * n), math.factorial(n) if second is None else 2 ** (second * n)
+    other = [1] * n if second is None else _ways(n, 2**second)
+    each = zip(_eulerian(n), _ways(n, 2**first), other, strict=True)
+    return sum(count * abs(p * under - q * over) for count, p, q in each) / (2 * over * under)
 
 
 def riffle_entropy(n: int, packets: int) -> float:
@@ -157,10 +156,3 @@ def _eulerian(n: int) -> list[int]:
 def _ways(n: int, packets: int) -> list[int]:
     """The ways, of packets^n, to come to an order with 1, 2, …, n rising sequences."""
     return [math.comb(packets + n - rising, n) if packets >= rising else 0 for rising in range(1, n + 1)]
-
-
-def _weights(n: int, shuffles: int | None) -> tuple[list[int], int]:
-    """The probability of an order with 1, 2, …, n rising sequences: numerators and their denominator."""
-    if shuffles is None:
-        return [1] * n, math.factorial(n)
-    return _ways(n, 2**shuffles), 2 ** (shuffles * n)

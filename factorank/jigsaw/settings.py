@@ -73,7 +73,7 @@ class JigsawSetting:
     seconds: float | None = 300.0
     """Training time; the learning rate falls to zero with it unless ``steps`` is set."""
     model_options: dict[str, Any] = field(default_factory=dict)
-    """Further arguments of a baseline's class, such as a temperature or a layout."""
+    """Further arguments of a baseline's class, such as a temperature or a schedule."""
 
     def __post_init__(self) -> None:
         check_grid(self.grid)

@@ -76,17 +76,13 @@ class Catalogue:
 
     def feature_row(self, item: Item, features: Mapping[str, float] | Sequence[float]) -> list[float]:
         """The features of a new item in the order of the model's; NaN where a mapping leaves them out."""
+        known = ", ".join(self.features)
         if isinstance(features, Mapping):
             if unknown := [name for name in features if name not in self.features]:
-                raise FactorankError(
-                    f"{item!r} comes with {unknown[0]!r}; the features are {', '.join(self.features)}"
-                )
+                raise FactorankError(f"{item!r} comes with {unknown[0]!r}; the features are {known}")
             return [float(features.get(name, np.nan)) for name in self.features]
-        if len(features) != len(self.features):
-            raise FactorankError(
-                f"{item!r} comes with {len(features)} features; there are {len(self.features)}:"
-                f" {', '.join(self.features)}"
-            )
+        if (count := len(features)) != (wanted := len(self.features)):
+            raise FactorankError(f"{item!r} comes with {count} features; there are {wanted}: {known}")
         return [float(value) for value in features]
 
 

@@ -81,21 +81,17 @@ class FeatureContext(ItemContext):
         self.features, self.item_dropout, self.std, self.layout = features, item_dropout, std, layout
         self.aligned, self.exchangeable = layout == "aligned", not ranks
         nn.init.normal_(self.embedding.weight, std=std)
-        self.linear = nn.Linear(features, width, bias=False) if features else None
-        if self.linear is not None:
-            nn.init.normal_(self.linear.weight, std=0.5 * features**-0.5)
-        self.ranks = _linear_in_powers(width) if ranks else None
-        self.ratings = _linear_in_powers(width) if ratings else None
+        self.linear = _linear(features, width) if features else None
+        self.ranks = _linear(POWERS, width) if ranks else None
+        self.ratings = _linear(POWERS, width) if ratings else None
         if ratings:
             self.register_buffer("rating_scale", torch.tensor([0.0, 1.0]))
         self.taste = Taste(items, *taste) if taste[0] else None
         self.expected = nn.Linear(2, width, bias=False) if self.taste is not None else None
         if self.expected is not None:
             nn.init.zeros_(self.expected.weight)
-        self.places = None
-        if not self.aligned:
-            self.places = nn.Parameter(torch.empty(places, width))
-            nn.init.normal_(self.places, std=0.5)
+        shape = (places, width)
+        self.places = None if self.aligned else nn.Parameter(nn.init.normal_(torch.empty(shape), std=0.5))
         self.register_buffer("table", torch.zeros(items, features))
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
@@ -116,11 +112,8 @@ class FeatureContext(ItemContext):
         Each is brought to mean 0 and standard deviation 1; those that ``together (features,)`` marks are
         divided by the largest of their deviations instead, so that small ones stay small.
         """
-        if tuple(features.shape) != (self.items, self.features):
-            raise ModelError(
-                f"this context has {self.items} items of {self.features} features, not"
-                f" {tuple(features.shape)}"
-            )
+        if (shape := tuple(features.shape)) != (self.items, self.features):
+            raise ModelError(f"this context has {self.items} items of {self.features} features, not {shape}")
         present = ~features.isnan()
         count = present.sum(0).clamp(min=1)
         mean = torch.where(present, features, 0).sum(0) / count
@@ -167,11 +160,8 @@ class FeatureContext(ItemContext):
         listed = self.table[torch.where((ids >= 0) & ~new, ids, 0).long()]
         if features is None:
             return listed
-        if features.shape != (*ids.shape, self.features):
-            raise ModelError(
-                f"the features of a list are {(*ids.shape, self.features)} numbers, not"
-                f" {tuple(features.shape)}"
-            )
+        if (shape := tuple(features.shape)) != (wanted := (*ids.shape, self.features)):
+            raise ModelError(f"the features of a list are {wanted} numbers, not {shape}")
         return torch.where(new[..., None], self._scaled(features.to(listed)), listed)
 
     def _scaled(self, features: Tensor) -> Tensor:
@@ -192,9 +182,9 @@ class FeatureContext(ItemContext):
         }
 
 
-def _linear_in_powers(width: int) -> nn.Linear:
-    linear = nn.Linear(POWERS, width, bias=False)
-    nn.init.normal_(linear.weight, std=0.5 * POWERS**-0.5)
+def _linear(numbers: int, width: int) -> nn.Linear:
+    linear = nn.Linear(numbers, width, bias=False)
+    nn.init.normal_(linear.weight, std=0.5 * numbers**-0.5)
     return linear
 
 

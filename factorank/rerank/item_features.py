@@ -18,9 +18,8 @@ MOST_ITEMS = 20_000
 def item_features(ratings: Ratings, kinds: tuple[str, ...], rank: int) -> tuple[Tensor | None, list[str]]:
     """Features ``(items, f)`` of the items of training ratings, and their names; None if there are none.
 
-    "mean": the shrunk mean relevance, and the logarithm of the number of ratings. "factors": ``rank``
-    principal components of the ratings without the means of items and users. "given": the columns of the
-    ratings' item table. "taste" is no number of an item; see :mod:`factorank.rerank.taste`.
+    :attr:`factorank.rerank.Setting.features` says what the kinds are; "factors" are ``rank`` many, and
+    "taste" is no number of an item.
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise FactorankError(f"features are of {', '.join(KINDS)}, not {unknown[0]!r}")

@@ -130,10 +130,10 @@ class Ranker:
         query = Query(**options)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
         rating_range = self.rating_range if self.told == "ratings" else None
-        request = read_request(
+        lists, names, single = read_request(
             self.catalogue, self.model.n, items, observed, new or {}, generator, rating_range
         )
-        lists = request.lists.to(self.device)
+        lists = lists.to(self.device)
         if lists.relevance is not None:
             shift, scale = self.units
             lists.relevance = (lists.relevance + shift) * scale
@@ -143,8 +143,8 @@ class Ranker:
             for rows, order, places in self.answers(lists, query, generator=generator)
         ]
         answer = Reranking.joined(parts, longest, query)
-        answer.names = request.names
-        return answer[0] if request.single else answer
+        answer.names = names
+        return answer[0] if single else answer
 
     def answers(
         self, lists: Lists, query: Query, *, generator: torch.Generator

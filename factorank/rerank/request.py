@@ -17,15 +17,6 @@ NewItems = Mapping[Item, Mapping[str, float] | Sequence[float]]
 """Features of items that training did not have, by item."""
 
 
-@dataclass
-class Request:
-    """Lists to rank, the names of their items, and whether they are the list of one user."""
-
-    lists: Lists
-    names: Sequence[list[Item]]
-    single: bool
-
-
 def read_request(
     catalogue: Catalogue,
     n: int,
@@ -34,8 +25,8 @@ def read_request(
     new: NewItems,
     generator: torch.Generator,
     rating_range: tuple[float, float] | None,
-) -> Request:
-    """The lists of one user or of many, padded to n.
+) -> tuple[Lists, Sequence[list[Item]], bool]:
+    """The lists of one user or of many, padded to n; the names of their items; whether it is one user.
 
     ``observed`` of a user is an order, best first, or a mapping from items to ratings, whose ties are broken
     at random. A NaN in it is an item without a rating: it joins the list. The ratings of mappings become the
@@ -46,7 +37,7 @@ def read_request(
         none = torch.zeros((len(items), 0), dtype=torch.int64)
         lists = lists_of_arrays(catalogue, n, items, none if observed is None else observed)
         if lists is not None:
-            return Request(lists, _NamesOfIds(catalogue.ids, lists.items), single)
+            return lists, _NamesOfIds(catalogue.ids, lists.items), single
     users, observations = [items], [observed]
     if not single:
         users = list(items)
@@ -61,7 +52,7 @@ def read_request(
         names, preferred = _preferences(observation, where, generator, rating_range)
         rows.append(_row(catalogue, n, _as_list(listed), names, preferred, new, where))
     rated = any(isinstance(observation, Mapping) for observation in observations)
-    return Request(_padded(catalogue, n, rows, rated), [row.names for row in rows], single)
+    return _padded(catalogue, n, rows, rated), [row.names for row in rows], single
 
 
 def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> Lists | None:
@@ -80,28 +71,15 @@ def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> 
         return None
     sorted_ids, by = ids.sort()
     at = torch.searchsorted(sorted_ids, listed).clamp(max=len(ids) - 1)
-    held = sorted_ids[at] == listed
-    if bool((~held & (listed != -1)).any()) or -1 in catalogue.ids:
+    index = torch.where(sorted_ids[at] == listed, by[at], -1)
+    if bool(((index < 0) & (listed != -1)).any()) or -1 in catalogue.ids or _faulty(index):
         return None
-    index = torch.where(held, by[at], -1)
-    ended = index < 0
-    # The indices of a list, sorted, and the place that each came from: observed ids are looked up there.
-    sorted_index, place_of = torch.where(ended, -1 - torch.arange(index.shape[1]), index).sort(-1)
-    if bool((ended[:, :-1] & ~ended[:, 1:]).any()) or _repeats(sorted_index):
-        return None
-    at = torch.searchsorted(sorted_ids, observed_ids).clamp(max=len(ids) - 1)
+    # The ids of a list, sorted, and the place that each came from: observed ids are looked up there.
+    sorted_list, place_of = listed.sort(-1)
+    at = torch.searchsorted(sorted_list, observed_ids).clamp(max=listed.shape[1] - 1)
     present = observed_ids != -1
-    if bool((present & (sorted_ids[at] != observed_ids)).any()):
-        return None
-    observed_index = by[at]
-    at = torch.searchsorted(sorted_index, observed_index).clamp(max=index.shape[1] - 1)
     places = torch.where(present, place_of.gather(-1, at), -1)
-    distinct = torch.where(present, places, -1 - torch.arange(places.shape[1])).sort(-1).values
-    if (
-        bool((present & (sorted_index.gather(-1, at) != observed_index)).any())
-        or bool((~present[:, :-1] & present[:, 1:]).any())
-        or _repeats(distinct)
-    ):
+    if bool((present & (sorted_list.gather(-1, at) != observed_ids)).any()) or _faulty(places):
         return None
     return Lists(torch.nn.functional.pad(index, (0, n - index.shape[1]), value=-1), places)
 
@@ -247,8 +225,11 @@ def _whole_numbers(values: Any) -> Tensor | None:
     return None
 
 
-def _repeats(sorted_rows: Tensor) -> bool:
-    return bool((sorted_rows[:, 1:] == sorted_rows[:, :-1]).any())
+def _faulty(rows: Tensor) -> bool:
+    """Whether a row ``(users, m)`` has a number twice, or a number after its padding of -1."""
+    ended, values = rows < 0, rows.sort(-1).values
+    repeated = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] >= 0)
+    return bool((repeated | (ended[:, :-1] & ~ended[:, 1:])).any())
 
 
 def _unknown(name: Item, where: str, catalogue: Catalogue) -> str:

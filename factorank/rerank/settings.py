@@ -101,14 +101,10 @@ class Setting:
                 f" {self.layout!r} and {self.code!r}; set shortest=None",
                 parameter="shortest",
             )
-        if self.reference not in ("sorted", "random"):
-            raise FactorankError(
-                f"observed items stand 'sorted' or 'random' in the reference, not {self.reference!r}"
-            )
-        if self.told not in ("order", "ratings"):
-            raise FactorankError(
-                f"a ranker is {{parameter}} the 'order' or the 'ratings', not {self.told!r}", parameter="told"
-            )
+        for name, allowed in (("reference", ("sorted", "random")), ("told", ("order", "ratings"))):
+            if (value := getattr(self, name)) not in allowed:
+                choice = " or ".join(map(repr, allowed))
+                raise FactorankError(f"{{parameter}} is {choice}, not {value!r}", parameter=name)
         for name, value in (("told", "ratings"), ("features", "taste")):
             if value in (self.told, *self.features) and not self.sorts_observed:
                 raise FactorankError(

@@ -13,9 +13,9 @@ from factorank.errors import ModelError, PermutationError
 
 CASES = {
     "gumbel-sinkhorn": (GumbelSinkhorn, {}),
-    "gumbel-sinkhorn-likelihood": (GumbelSinkhorn, {"objective": "likelihood", "gumbel": 0.5, "draws": 2}),
-    "riffle-slots": (RiffleDiffusion, {"layout": "slots"}),
-    "riffle-pieces": (RiffleDiffusion, {"layout": "pieces", "schedule": [0, 3, 6]}),
+    "gumbel-sinkhorn-half": (GumbelSinkhorn, {"gumbel": 0.5}),
+    "riffle": (RiffleDiffusion, {}),
+    "riffle-schedule": (RiffleDiffusion, {"schedule": [0, 3, 6]}),
 }
 every_case = pytest.mark.parametrize("case", CASES)
 

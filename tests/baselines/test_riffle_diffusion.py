@@ -13,10 +13,10 @@ from factorank.errors import ModelError
 from tests.models.naive import all_orders, assert_drawn_from
 
 
-def model_of(n, layout="pieces", **options):
+def model_of(n, **options):
     """A random model whose steps are far from uniform."""
     torch.manual_seed(3)
-    model = RiffleDiffusion(n, nn.Linear(2, 16), width=16, depth=2, heads=2, layout=layout, **options).eval()
+    model = RiffleDiffusion(n, nn.Linear(2, 16), width=16, depth=2, heads=2, **options).eval()
     with torch.no_grad():
         model.head.linear.weight.mul_(100)
     return model
@@ -45,9 +45,8 @@ def exact_probs(model, pieces):
     return probs
 
 
-@pytest.mark.parametrize("layout", ["slots", "pieces"])
-def test_samples_follow_the_law(layout, generator):
-    model, pieces = model_of(4, layout), 3 * torch.randn(2, 4, 2, generator=generator)
+def test_samples_follow_the_law(generator):
+    model, pieces = model_of(4), 3 * torch.randn(2, 4, 2, generator=generator)
     samples = model.sample(pieces, (4000,), generator=generator)
     assert samples.shape == (4000, 2, 4)
     for row in range(2):
@@ -57,11 +56,10 @@ def test_samples_follow_the_law(layout, generator):
         assert_drawn_from(samples[:, row], all_orders(4), probs)
 
 
-@pytest.mark.parametrize("layout", ["slots", "pieces"])
-def test_the_loss_estimates_the_bound(layout, generator):
+def test_the_loss_estimates_the_bound(generator):
     """The bound summed over all trajectories of the shuffle; and it is one."""
     n, schedule = 3, [0, 1, 3]
-    model, pieces = model_of(n, layout, schedule=schedule), torch.rand(n, 2, generator=generator)
+    model, pieces = model_of(n, schedule=schedule), torch.rand(n, 2, generator=generator)
     orders = all_orders(n)
     order = orders[4]
     back = [transitions(model, pieces, step) for step in range(2)]
@@ -83,10 +81,9 @@ def test_the_loss_estimates_the_bound(layout, generator):
     assert bound > -exact_probs(model, pieces)[fr.index_of(order)].log()
 
 
-@pytest.mark.parametrize("layout", ["slots", "pieces"])
-def test_full_search_is_brute_force(layout, generator):
+def test_full_search_is_brute_force(generator):
     n = 3
-    model, pieces = model_of(n, layout, schedule=[0, 1, 3]), torch.rand(6, n, 2, generator=generator)
+    model, pieces = model_of(n, schedule=[0, 1, 3]), torch.rand(6, n, 2, generator=generator)
     ends, log_probs = model.search(pieces, beam=6, paths=36)
     assert ends.shape == (6, 36, n)
     assert model.mode(pieces, beam=6, paths=36).equal(ends[:, 0])
@@ -131,8 +128,8 @@ def test_large_batches_go_through_in_parts(monkeypatch, generator):
 
 
 def test_the_places_see_no_later_place(generator):
-    """In the paper's layout the scores of a place depend on the pieces and on the places before it."""
-    model = model_of(4, "slots")
+    """The scores of a place depend on the pieces and on the places before it."""
+    model = model_of(4)
     tokens = torch.randn(1, 4, 16, generator=generator)
     before = model.scores(tokens, 0)
     with torch.no_grad():
@@ -144,8 +141,8 @@ def test_the_places_see_no_later_place(generator):
 
 
 def test_a_place_points_at_pieces(generator):
-    """In the paper's layout the score of a piece goes with its token, wherever the list has it."""
-    model = model_of(5, "slots")
+    """The score of a piece goes with its token, wherever the list has it."""
+    model = model_of(5)
     with torch.no_grad():
         model.place.zero_()
     tokens, mixed = torch.randn(1, 5, 16, generator=generator), torch.tensor([3, 0, 4, 1, 2])
@@ -158,7 +155,5 @@ def test_refusals():
     for schedule in ([0], [1, 3], [0, 3, 3], [0, 25]):
         with pytest.raises(ModelError, match="rising numbers of shuffles from 0"):
             model_of(4, schedule=schedule)
-    with pytest.raises(ModelError, match="'slots' or 'pieces'"):
-        model_of(4, "both")
     with pytest.raises(ModelError, match="1 or more"):
         model_of(4).mode(torch.rand(1, 4, 2), beam=0)

@@ -175,7 +175,7 @@ def test_the_optimizers(tmp_path):
         setting(),
         setting("paper", grid=4, lr=1e-3),
         setting(ties=False, label="no-ties"),
-        setting("riffle-diffusion", label="riffle-slow", model_options={"layout": "pieces"}),
+        setting("riffle-diffusion", label="riffle-slow", model_options={"schedule": [0, 2, 5]}),
     ],
 )
 @pytest.mark.parametrize("scoring", [Scoring(), Scoring(nfes=(1, 4), most=100)])

@@ -20,7 +20,7 @@ from factorank.rerank.evaluation import (
     leads,
 )
 from factorank.rerank.evaluation.protocol import default_rs
-from factorank.rerank.evaluation.scores import over_users, ranked, score_order, score_ranker
+from factorank.rerank.evaluation.scores import over_users, ranked, score_order
 from factorank.rerank.lists import list_reference
 from factorank.rerank.place_probabilities import list_law
 from factorank.training.random_streams import stream_seed
@@ -159,8 +159,8 @@ def test_the_papers_layout_ranks_lists_of_n(data):
     setting = fr.rerank.preset("paper", **changes | {"shortest": None})
     chosen = fr.Ranker.fit(data, 0.2, setting=setting, device="cpu")
     assert not chosen.model.context.aligned
-    evaluation = Evaluation(ks=(5,), query=Query(references=2, samples=None))
-    rows, _ = score_ranker(chosen, draw_lists(data, 6, lists=20), [0, 3], evaluation)
+    query = Query(references=2, samples=None)
+    rows, _ = evaluate(chosen, data, Evaluation(ns=(6,), rs=(0, 3), ks=(5,), lists=20, query=query))
     assert len(rows) == 2
     with pytest.raises(fr.FactorankError, match="set shortest=None"):
         fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("paper", **changes), device="cpu")

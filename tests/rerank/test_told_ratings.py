@@ -186,7 +186,7 @@ def test_a_table_of_equal_ratings():
 def test_refusals():
     with pytest.raises(FactorankError, match=r"'taste' is for rankers .* not 'insertion' and 'random'"):
         ranker(features=("mean", "taste"), reference="random")
-    with pytest.raises(FactorankError, match="the 'order' or the 'ratings', not 'stars'"):
+    with pytest.raises(FactorankError, match="told is 'order' or 'ratings', not 'stars'"):
         ranker(told="stars")
     with pytest.raises(FactorankError, match="reference='sorted', not 'insertion' and 'random'"):
         ranker(told="ratings", reference="random")

@@ -1,6 +1,5 @@
 """The base class of baseline rankers: scores for the items of a list, given some of a user's preferences."""
 
-import copy
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -46,7 +45,6 @@ class BaselineRanker(ABC):
         n: int = 50,
         observed: Sequence[int] | None = None,
         k: int = 10,
-        lists_per_user: int = 3,
         seed: int = 0,
     ) -> Self:
         """Learn from the users of ``train`` with the settings that are best on those of ``validation``.
@@ -56,7 +54,7 @@ class BaselineRanker(ABC):
         """
         counts = usual_counts(n) if observed is None else observed
         best, state, self.tried = -1.0, {}, []
-        lists = RatedLists.of(validation, n, lists_per_user, seed)
+        lists = RatedLists.of(validation, n, seed=seed)
         for outer in _grid(self.learned):
             self.learn(train, **outer)
             for inner in _grid(self.scored):
@@ -67,12 +65,6 @@ class BaselineRanker(ABC):
                     best, state = value, dict(vars(self))
         vars(self).update(state)
         return self
-
-    def relearned(self, train: Ratings) -> Self:
-        """A ranker with the chosen settings, learned from other users."""
-        new = copy.copy(self)
-        new.learn(train, **{name: self.settings[name] for name in self.learned})
-        return new
 
     def scores(
         self,
@@ -128,7 +120,7 @@ class RatedLists:
     seed: int = 0
 
     @classmethod
-    def of(cls, ratings: Ratings, n: int, per_user: int = 1, seed: int = 0) -> "RatedLists":
+    def of(cls, ratings: Ratings, n: int, per_user: int = 3, seed: int = 0) -> "RatedLists":
         """``per_user`` lists of each user with n ratings or more."""
         users = ratings.users_with(n).repeat(per_user)
         if not len(users):

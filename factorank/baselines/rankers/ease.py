@@ -46,7 +46,9 @@ class EASE(BaselineRanker):
             table = torch.zeros((min(rows, len(train) - first), train.item_count), device=train.device)
             table[train.users[begin:end] - first, items[begin:end]] = residual[begin:end]
             gram += table.T @ table
-        self.weights = item_weights(gram, penalty)
+        unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+        inverse = torch.linalg.inv(gram + penalty * unit)
+        self.weights = (unit - inverse / inverse.diagonal()).float()
 
     def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
         items = items.clamp(min=0)
@@ -55,10 +57,3 @@ class EASE(BaselineRanker):
         residual = residual - residual.sum(-1, keepdim=True) / (r + PRIOR)
         weights = self.weights.to(items.device)[items[:, :r, None], items[:, None, :]]  # (batch, r, n)
         return means + self.settings["weight"] * (residual[:, None] @ weights).squeeze(1)
-
-
-def item_weights(gram: Tensor, penalty: float) -> Tensor:
-    """B in float32 from the Gram matrix :math:`X^T X` ``(items, items)`` in float64."""
-    unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    inverse = torch.linalg.inv(gram + penalty * unit)
-    return (unit - inverse / inverse.diagonal()).float()

@@ -62,9 +62,9 @@ class LambdaMART(BaselineRanker):
             self._table(RatedLists.of(ratings, n, times, seed + 1).some(MOST_LISTS), options["observed"])
             for ratings, times in ((other, self.lists_per_user), (validation, 3))
         ]
-        whole = [ranker.relearned(train) for ranker in self._below]
         super().fit(train, validation, **options)
-        self._below = whole
+        for below in self._below:
+            below.learn(train, **{name: below.settings[name] for name in below.learned})
         del self._data
         return self
 

@@ -63,7 +63,9 @@ class ScoreNetwork(nn.Module):
 
     def nats(self, order: Tensor, items: Tensor, count: Tensor) -> Tensor:
         """-log P(order | order of the first ``count (batch, 1)`` items of the list), ``(batch,)``."""
-        place, observed = observed_places(order, count)
+        observed = order < count
+        rank = torch.where(observed, observed.cumsum(1) - 1, order.shape[1])
+        place = torch.empty_like(rank).scatter_(1, order, rank)
         logits = self(items, place, count).float().gather(1, order)
         return chain_nats(logits) - chain_nats(logits.masked_fill(~observed, -torch.inf))
 
@@ -72,15 +74,6 @@ class ScoreNetwork(nn.Module):
 
     def save_pretrained(self, path: Any) -> None:
         raise RankerError("a baseline ranker is not saved; fit it again")
-
-
-def observed_places(order: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Of orders ``(batch, n)`` of lists whose first ``count (batch, 1)`` items are observed: for each item of
-    the list its place among the observed, or n; and for each place of the order whether the item there is one
-    of them."""
-    observed = order < count
-    rank = torch.where(observed, observed.cumsum(1) - 1, order.shape[1])
-    return torch.empty_like(rank).scatter_(1, order, rank), observed
 
 
 def chain_nats(logits: Tensor) -> Tensor:
@@ -112,7 +105,7 @@ class ScoreAndSort(BaselineRanker):
         self.sizes = {"width": width, "depth": depth, "heads": heads}
 
     def fit(self, train: Ratings, validation: Ratings, *, n: int = 50, seed: int = 0, **options: Any) -> Self:
-        lists = RatedLists.of(validation, n, options.get("lists_per_user", 3), seed)
+        lists = RatedLists.of(validation, n, seed=seed)
         self._n, self._seed = n, seed
         generator = torch.Generator(lists.items.device).manual_seed(seed)
         self._held_out = order_of(lists.relevance, generator), lists.items

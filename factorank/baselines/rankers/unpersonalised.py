@@ -34,15 +34,17 @@ class Popularity(BaselineRanker):
 
     name = "popularity"
     reads = "nothing"
+    table: Tensor
+    """The score of each item, ``(items,)``."""
 
     def learn(self, train: Ratings) -> None:
-        self.counts = torch.bincount(train.items, minlength=train.item_count).float()
+        self.table = torch.bincount(train.items, minlength=train.item_count).float()
 
     def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
-        return self.counts.to(items.device)[items.clamp(min=0)]
+        return self.table.to(items.device)[items.clamp(min=0)]
 
 
-class MeanRating(BaselineRanker):
+class MeanRating(Popularity):
     r"""Items by their mean relevance, shrunk to that of all items as if each had ``prior`` ratings more.
 
     The score of an item is :math:`(\sum_u r_{ui} + c\mu) / (n_i + c)`, with :math:`\mu` the mean of all.
@@ -50,17 +52,13 @@ class MeanRating(BaselineRanker):
     """
 
     name = "mean-rating"
-    reads = "nothing"
     learned: ClassVar[Grid] = {
         "prior": (0.0, 1.0, 3.0, 10.0, 30.0, 100.0),
         "target": ("relevance", "gain"),
     }
 
     def learn(self, train: Ratings, prior: float = 10.0, target: str = "relevance") -> None:
-        self.means = mean_relevance(train, prior, target)
-
-    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
-        return self.means.to(items.device)[items.clamp(min=0)]
+        self.table = mean_relevance(train, prior, target)
 
 
 def mean_relevance(ratings: Ratings, prior: float, target: str = "relevance") -> Tensor:

@@ -35,9 +35,8 @@ def calibration(
         for b in range(bins):
             inside = index == b
             if count := int(inside.sum()):
-                means = float(stated[inside].double().mean()), float(hit[inside].mean())
-                cell = {"n": lists.n, "r": r, "k": k, "bin": b, "count": count}
-                yield cell | dict(zip(("stated", "hit"), means, strict=True))
+                means = {"stated": float(stated[inside].double().mean()), "hit": float(hit[inside].mean())}
+                yield {"n": lists.n, "r": r, "k": k, "bin": b, "count": count} | means
 
 
 @torch.no_grad()

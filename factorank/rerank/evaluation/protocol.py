@@ -1,6 +1,6 @@
 """What is measured of every method: lengths of lists, numbers of observed items, ranks k, and the lists."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -77,8 +77,8 @@ class EvaluationLists:
     """int64 ``(lists, n)``: places in the list, best first; ties broken at random, once for all methods."""
     users: Tensor
     """The user of each list, int64 ``(lists,)``."""
-    user_scores: dict[str, Tensor] = field(default_factory=dict)
-    """NDCG of the unobserved items for each user, float32 ``(users,)``, as scored last, by ``n/r/k``."""
+    seed: int = 0
+    """The seed that they were drawn by."""
 
     @property
     def n(self) -> int:
@@ -106,4 +106,4 @@ def draw_lists(ratings: Ratings, n: int, *, seed: int = 0, lists: int = 1000) ->
     users = users.repeat(-(-lists // len(users)))
     generator = torch.Generator().manual_seed(stream_seed(seed, "lists", n))
     items, relevance = ratings.to("cpu").lists(n, users, generator)
-    return EvaluationLists(items, relevance, order_of(relevance, generator), users)
+    return EvaluationLists(items, relevance, order_of(relevance, generator), users, seed)

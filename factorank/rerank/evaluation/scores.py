@@ -38,24 +38,32 @@ def evaluate(
 
     A row holds n, r, k, the NDCG of the whole list and of the unobserved items with standard errors, and the
     code length in bits. Sizes n that the model does not take, or that nobody has ratings for, are left out.
-    ``user_scores`` is filled with the scores of each user: see :func:`leads`.
+    ``user_scores`` is filled with the scores of each user by ``seed/n/r/k``: see :func:`leads`.
     """
     evaluation = Evaluation() if evaluation is None else evaluation
-    rows, bins = [], []
+    query, causal = evaluation.query, ranker.model.causal
+    rows: list[Row] = []
+    bins: list[Row] = []
     for n in evaluation.sizes(ratings, ranker.lengths):
         lists = draw_lists(ratings, n, seed=evaluation.seed, lists=evaluation.lists)
         rs = evaluation.observed_counts(n)
         if ranker.model.code.name != "insertion":  # no other code takes an observed order
             rs = [r for r in rs if r <= 1]
         calibrated = {0, rs[len(rs) // 2], rs[-1]} if evaluation.calibrate else set()
-        started = time.perf_counter()
-        with training_precision(ranker):
-            scores, binned = score_ranker(ranker, lists, rs, evaluation, calibrated)
-        about = {"nfe": n if ranker.model.causal else evaluation.query.nfe or 1}
+        started, about = time.perf_counter(), {"nfe": n if causal else query.nfe or 1}
+        scores: list[Row] = []
+        for r in rs:
+            with training_precision(ranker):
+                order, places = ranked(ranker, lists, r, query, evaluation.seed)
+                length = bits(ranker, lists, r, nfe=query.nfe, seed=evaluation.seed)
+            samples = query.draws(n, r) if causal or query.nfe not in (None, 1) else None
+            own = {"bits": None if math.isnan(length) else length, "samples": samples}
+            measured = score_order(lists, order, r, evaluation.ks, user_scores)
+            scores += [about | row | own for row in measured]
+            if r in calibrated:
+                bins += [about | row for row in calibration(places, lists, r, evaluation.ks)]
         seconds = round(time.perf_counter() - started, 2)
-        rows += [about | row | {"seconds": seconds} for row in scores]
-        bins += [about | row for row in binned]
-        _collect(lists, evaluation.seed, user_scores)
+        rows += [row | {"seconds": seconds} for row in scores]
     return rows, bins
 
 
@@ -78,9 +86,9 @@ def evaluate_baseline(
         scores = baseline.scores(lists.items, r, observed, generator=generator).cpu()
         order = scores.argsort(dim=-1, descending=True, stable=True)  # the list itself is in random order
         # Over the whole list, observed items keep the observed order.
-        rows += score_order(lists, with_observed_order(order, lists.observed(r)), r, evaluation.ks)
+        order = with_observed_order(order, lists.observed(r))
+        rows += score_order(lists, order, r, evaluation.ks, user_scores)
     seconds = round(time.perf_counter() - started, 2)
-    _collect(lists, evaluation.seed, user_scores)
     return [row | {"bits": None, "seconds": seconds} for row in rows]
 
 
@@ -88,29 +96,6 @@ def training_precision(ranker: Ranker) -> torch.autocast:
     """The precision that the ranker was trained in, as a context."""
     in_bf16 = ranker.setting is not None and ranker.setting.precision == "bf16"
     return torch.autocast(ranker.device.type, torch.bfloat16, enabled=in_bf16)
-
-
-def score_ranker(
-    ranker: Ranker,
-    lists: EvaluationLists,
-    rs: Sequence[int],
-    evaluation: Evaluation,
-    calibrated: Sequence[int] | set[int] = (),
-) -> tuple[list[Row], list[Row]]:
-    """Rows of a ranker: NDCG for each r and k, and the held-out bits; and of its calibration at some r."""
-    query, rows, bins = evaluation.query, [], []
-    for r in rs:
-        order, places = ranked(ranker, lists, r, query, evaluation.seed)
-        length = bits(ranker, lists, r, nfe=query.nfe, seed=evaluation.seed)
-        drawn = ranker.model.causal or query.nfe not in (None, 1)
-        about = {
-            "bits": None if math.isnan(length) else length,
-            "samples": query.draws(lists.n, r) if drawn else None,
-        }
-        rows += [row | about for row in score_order(lists, order, r, evaluation.ks)]
-        if r in calibrated:
-            bins += list(calibration(places, lists, r, evaluation.ks))
-    return rows, bins
 
 
 def ranked(
@@ -124,7 +109,13 @@ def ranked(
     return torch.cat([order for order, _ in parts]), torch.cat([places for _, places in parts])
 
 
-def score_order(lists: EvaluationLists, order: Tensor, r: int, ks: Sequence[int] = KS) -> Iterator[Row]:
+def score_order(
+    lists: EvaluationLists,
+    order: Tensor,
+    r: int,
+    ks: Sequence[int] = KS,
+    user_scores: dict[str, Tensor] | None = None,
+) -> Iterator[Row]:
     """NDCG of orders ``(lists, n)`` over the whole list and over the unobserved items, for each k.
 
     Means over users (a user's lists are averaged first) with the standard error of the mean.
@@ -139,7 +130,8 @@ def score_order(lists: EvaluationLists, order: Tensor, r: int, ks: Sequence[int]
         unobserved = ndcg(rest, relevance[:, r:], k)
         for name, value in (("ndcg", ndcg(order, relevance, k)), ("ndcg_unobserved", unobserved)):
             row[name], row[f"{name}_se"] = over_users(value, lists.users)
-        lists.user_scores[f"{n}/{r}/{k}"] = by_user(unobserved, lists.users).float()
+        if user_scores is not None:
+            user_scores[f"{lists.seed}/{n}/{r}/{k}"] = by_user(unobserved, lists.users).float()
         yield row | {"users": int(lists.users.unique().numel()), "lists": len(order)}
 
 
@@ -158,11 +150,6 @@ def by_user(values: Tensor, users: Tensor) -> Tensor:
 def standard_error(means: Tensor) -> float:
     """The standard error of the mean of independent values ``(users,)``; 0 for one alone."""
     return float(means.std() / math.sqrt(len(means))) if len(means) > 1 else 0.0
-
-
-def _collect(lists: EvaluationLists, seed: int, user_scores: dict[str, Tensor] | None) -> None:
-    if user_scores is not None:
-        user_scores |= {f"{seed}/{cell}": values for cell, values in lists.user_scores.items()}
 
 
 def lead_rows(runs: Iterable[tuple[Row, dict[str, Tensor]]]) -> list[Row]:
