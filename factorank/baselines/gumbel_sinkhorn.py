@@ -114,8 +114,8 @@ class GumbelSinkhorn(OrderingModel):
             return best_assignment(replayed(self, "scores", scores, context, len(context) * self.n))
 
     def config(self) -> dict[str, Any]:
-        own = ("temperature", "iterations", "gumbel")
-        return super().config() | {name: getattr(self, name) for name in own}
+        own = {"temperature": self.temperature, "iterations": self.iterations, "gumbel": self.gumbel}
+        return super().config() | own
 
 
 def sinkhorn(scores: Tensor, iterations: int = 20) -> Tensor:

@@ -150,15 +150,12 @@ class OrderingModel(nn.Module):
         kind = settings.pop("kind")
         kinds = {each.kind: each for each in (cls.__subclasses__() if cls is OrderingModel else [cls])}
         if kind not in kinds:
-            allowed = " or ".join(map(repr, kinds))
-            raise ModelError(f"{folder} holds a model of kind {kind!r}, not {allowed}")
+            raise ModelError(f"{folder} holds a model of kind {kind!r}, not {' or '.join(map(repr, kinds))}")
         described = settings.pop("encoder")
         try:
             model = kinds[kind](encoder=build_context(described) if encoder is None else encoder, **settings)
         except TypeError as error:
-            raise ModelError(
-                f"{folder / 'config.json'} does not fit {kinds[kind].__name__}: {error}"
-            ) from None
+            raise ModelError(f"{folder}/config.json does not fit {kinds[kind].__name__}: {error}") from None
         read_weights(model, folder)
         return model
 

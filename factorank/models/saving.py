@@ -67,15 +67,17 @@ def write_module(
     write_json(folder / "config.json", {"format": kind, "version": version, **config})
 
 
-def read_config(folder: Path, kind: str, version: int, wanted: Iterable[str], what: str) -> dict[str, Any]:
+def read_config(
+    folder: Path, kind: str, version: int, wanted: Iterable[str], what: str, file: str = "config.json"
+) -> dict[str, Any]:
     """What ``config.json`` says, without format and version; refused unless it has all that is wanted.
 
     ``what`` is what messages call a module of that kind.
     """
-    for name in ("config.json", "model.safetensors"):
+    for name in (file, "model.safetensors"):
         if not (folder / name).is_file():
-            raise ModelError(f"there is no saved model in {folder}: {name} is missing")
-    path = folder / "config.json"
+            raise ModelError(f"{folder} does not hold {what}: {name} is missing")
+    path = folder / file
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

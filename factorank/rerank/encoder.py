@@ -124,9 +124,9 @@ class FeatureContext(ItemContext):
         self.scale.copy_(torch.where(spread > 0, spread, 1.0))
         self.table.copy_(self._scaled(features.to(self.table.device)))
 
-    def forward(self, items: Tensor | tuple[Tensor | None, ...]) -> tuple[Tensor, Tensor]:
-        parts: tuple[Any, ...] = items if isinstance(items, tuple) else (items,)
-        ids, features, observed_count, ratings = ItemList(*parts)
+    def forward(self, items: Tensor | tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+        listed = ItemList(*items) if isinstance(items, tuple) else ItemList(items)
+        ids, features, observed_count, ratings = listed
         new = torch.zeros_like(ids, dtype=torch.bool) if features is None else ids == self.items
         tokens, present = super().forward(torch.where(new, 0, ids))
         embedded = present & ~new

@@ -1,8 +1,8 @@
 """Lists of items to rank, what is observed of them, and the references of their codes.
 
-The code of an order is relative to a reference, an order of the list that training draws at random. With the
-observed items first, the first r values of the code are their order and nothing else. They stand at random
-among themselves, as in the paper, or sorted, best first (see :mod:`factorank.rerank.objective`).
+With the observed items first in the reference, the first r values of the code are their order and nothing
+else. They stand at random among themselves, as in the paper, or sorted, best first (see
+:mod:`factorank.rerank.objective`).
 """
 
 from collections.abc import Callable

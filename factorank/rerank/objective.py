@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from factorank.models import PermutationModel, autoregressive, orders
+from factorank.models import PermutationModel, autoregressive, masked, orders
 from factorank.models.context import encode_context
 from factorank.rerank.encoder import ItemList
 from factorank.rerank.lists import sorted_reference
@@ -40,9 +40,8 @@ class SortedPrefix(nn.Module):
         """The random numbers of :meth:`loss`, as :meth:`PermutationModel.noise`."""
         drawn: tuple[Tensor, ...] | None = self.model.noise(batch, device=device, generator=generator)
         options: dict[str, Any] = {"device": device} | ({} if generator is None else {"generator": generator})
-        if drawn is None:
-            grid = torch.arange(batch.numel(), device=device).view(batch) / max(batch.numel(), 1)
-            drawn = ((grid + torch.rand((), **options)).frac(),)
+        if drawn is None:  # an autoregressive model: the strata alone
+            drawn = masked.noise(batch, 0, device, generator)[:1]
         # Whether ratings are withheld must not depend on how many are observed, whose grid has an order.
         return (*drawn, torch.rand(batch, **options)) if reads_ratings(self.model) else drawn
 

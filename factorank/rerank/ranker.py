@@ -1,6 +1,5 @@
 """Ranker: learn from ratings how users order items, and re-rank lists for users who have ordered some."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -14,6 +13,7 @@ from factorank.data.ratings import Ratings
 from factorank.errors import ModelError
 from factorank.files import write_json
 from factorank.models import PermutationModel
+from factorank.models.saving import read_config
 from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by
 from factorank.rerank.lists import Lists
@@ -226,17 +226,8 @@ class Ranker:
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Ranker":
         """The ranker that :meth:`save` wrote, or that ``fit`` left in its run's folder."""
-        path = Path(folder) / FILE
-        if not path.is_file():
-            raise ModelError(f"there is no ranker in {folder}: {FILE} is missing")
-        try:
-            facts = json.loads(path.read_bytes())
-        except ValueError as error:
-            raise ModelError(f"{path} is not JSON: {error}") from None
-        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-            raise ModelError(f"{path} does not describe a ranker")
-        if (version := facts.get("version")) != VERSION:
-            raise ModelError(f"{path} is of format version {version!r}; this factorank reads {VERSION}")
+        wanted = ("setting", "features", "gains", "units", "rating_range", "ids", "titles")
+        facts = read_config(Path(folder), FORMAT, VERSION, wanted, "a ranker", FILE)
         setting, rating_range = facts["setting"], facts["rating_range"]
         return cls(
             PermutationModel.from_pretrained(folder),

@@ -205,8 +205,7 @@ def _is_one_user(items: Any, observed: Any) -> bool:
 
 
 def _as_list(names: Any) -> list[Item]:
-    numbers = _whole_numbers(names)
-    if numbers is not None:
+    if (numbers := _whole_numbers(names)) is not None:
         return [number for number in numbers.tolist() if number != -1]
     return [] if names is None else list(names)
 

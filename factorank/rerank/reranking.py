@@ -1,5 +1,6 @@
 """What is asked of a ranker, :class:`Query`, and what it answers, :class:`Reranking`."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
@@ -13,8 +14,8 @@ By = Literal["gain", "place", "mode", "sample"]
 ITEMS_DRAWN, MOST_DRAWS = 16_384, 1024
 """With ``samples=None``: the items that are drawn for a list, over all its draws, and the most draws. The
 noise of few draws costs NDCG. Observed items are not drawn."""
-COLUMNS = ("order", "place", "low", "high", "top", "observed")
-"""The tensors of an answer."""
+COLUMNS = {"order": -1, "place": math.nan, "low": -1, "high": -1, "top": 0.0, "observed": False}
+"""The tensors of an answer, and what they hold past the end of a list."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,9 @@ class Reranking:
             empty = torch.zeros((0, length), dtype=torch.int64)
             parts = [(empty, empty.float(), empty, empty, empty.float(), empty.bool())]
         whole = [torch.cat(column)[:, :length].cpu() for column in zip(*parts, strict=True)]
-        past_the_end = (-1, torch.nan, -1, -1, 0.0, False)
         columns: dict[str, Any] = {
             name: column.masked_fill(whole[0] < 0, end)
-            for name, column, end in zip(COLUMNS, whole, past_the_end, strict=True)
+            for (name, end), column in zip(COLUMNS.items(), whole, strict=True)
         }
         return cls(**columns, k=query.k, level=query.level)
 

@@ -46,18 +46,12 @@ def new_model(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, lis
     """An untrained model for the items of training ratings, and the names of their features."""
     features, names = item_features(ratings, setting.features, setting.rank)
     torch.manual_seed(setting.seed)
-    context = FeatureContext(
-        ratings.item_count,
-        setting.width,
-        len(names),
-        setting.item_dropout,
-        setting.embedding_std,
-        setting.sorts_observed,
-        setting.layout,
-        0 if setting.layout == "aligned" else setting.n,
-        setting.reads_ratings,
-        (min(setting.rank, ratings.item_count), LEVELS) if "taste" in setting.features else (0, 0),
-    )
+    options: dict[str, Any] = {"item_dropout": setting.item_dropout, "std": setting.embedding_std}
+    options |= {"ranks": setting.sorts_observed, "ratings": setting.reads_ratings}
+    options |= {"layout": setting.layout, "places": 0 if setting.layout == "aligned" else setting.n}
+    if "taste" in setting.features:
+        options["taste"] = (min(setting.rank, ratings.item_count), LEVELS)
+    context = FeatureContext(ratings.item_count, setting.width, len(names), **options)
     if context.taste is not None:
         fit_taste(context.taste, ratings.to("cpu"), torch.Generator().manual_seed(setting.seed))
     if context.ratings is not None:

@@ -154,7 +154,7 @@ def test_a_run_goes_on_from_its_checkpoint(case, tmp_path):
 
 
 def test_damaged_files_are_refused(tmp_path):
-    with pytest.raises(ModelError, match="no saved model"):
+    with pytest.raises(ModelError, match="does not hold a baseline of factorank"):
         GumbelSinkhorn.from_pretrained(tmp_path / "nowhere")
     build("gumbel-sinkhorn").save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="kind 'gumbel-sinkhorn', not 'riffle-diffusion'"):

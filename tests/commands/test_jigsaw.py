@@ -122,7 +122,7 @@ def test_a_baseline_is_scored_again(folder, run, tmp_path):
         (["eval", "."], ". is not a run, but holds some: plain, riffle, w"),
         (["solve", "picture.png", "--grid", "9"], "no trained model is shipped for a grid of 9×9 (there are"),
         (["solve", "picture.png", "--weights", "w", "--grid", "3"], "solves 2×2 puzzles, not 3×3"),
-        (["solve", "picture.png", "--weights", "nowhere"], "there is no saved model in nowhere"),
+        (["solve", "picture.png", "--weights", "nowhere"], "nowhere does not hold a factorank model: "),
         (["solve", "picture.png", "--weights", "plain"], "the model in plain does not solve jigsaw puzzles"),
         (
             ["solve", "tiny.png", "--weights", "w"],

@@ -178,4 +178,4 @@ def test_legends_lie_within_the_figures(sizes, tmp_path, monkeypatch):
 def test_missing_run(run):
     code, _, err = run("rerank", "predict", "nowhere", "--user", "me.csv")
     assert code == 2
-    assert "there is no ranker in nowhere" in err
+    assert "nowhere does not hold a ranker: ranker.json is missing" in err

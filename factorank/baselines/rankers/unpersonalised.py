@@ -34,17 +34,15 @@ class Popularity(BaselineRanker):
 
     name = "popularity"
     reads = "nothing"
-    table: Tensor
-    """The score of each item, ``(items,)``."""
 
     def learn(self, train: Ratings) -> None:
-        self.table = torch.bincount(train.items, minlength=train.item_count).float()
+        self.counts = torch.bincount(train.items, minlength=train.item_count).float()
 
     def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
-        return self.table.to(items.device)[items.clamp(min=0)]
+        return self.counts.to(items.device)[items.clamp(min=0)]
 
 
-class MeanRating(Popularity):
+class MeanRating(BaselineRanker):
     r"""Items by their mean relevance, shrunk to that of all items as if each had ``prior`` ratings more.
 
     The score of an item is :math:`(\sum_u r_{ui} + c\mu) / (n_i + c)`, with :math:`\mu` the mean of all.
@@ -52,13 +50,14 @@ class MeanRating(Popularity):
     """
 
     name = "mean-rating"
-    learned: ClassVar[Grid] = {
-        "prior": (0.0, 1.0, 3.0, 10.0, 30.0, 100.0),
-        "target": ("relevance", "gain"),
-    }
+    reads = "nothing"
+    learned: ClassVar[Grid] = {"prior": (0.0, 1.0, 3.0, 10.0, 30.0, 100.0), "target": ("relevance", "gain")}
 
     def learn(self, train: Ratings, prior: float = 10.0, target: str = "relevance") -> None:
-        self.table = mean_relevance(train, prior, target)
+        self.means = mean_relevance(train, prior, target)
+
+    def _scores(self, items: Tensor, r: int, observed: Tensor, generator: torch.Generator | None) -> Tensor:
+        return self.means.to(items.device)[items.clamp(min=0)]
 
 
 def mean_relevance(ratings: Ratings, prior: float, target: str = "relevance") -> Tensor:

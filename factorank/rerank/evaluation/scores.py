@@ -193,7 +193,7 @@ def leads(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> Iterator[Row]:
         if name in theirs and theirs[name].shape == scores.shape:
             cells.setdefault(name.partition("/")[2], []).append(scores.double() - theirs[name].double())
     for cell, differences in cells.items():
-        row: Row = dict(zip("nrk", map(int, cell.split("/")), strict=True))
+        n, r, k = map(int, cell.split("/"))
         each = torch.stack(differences).mean(0)
-        row |= {"seeds": len(differences), "users": len(each)}
+        row = {"n": n, "r": r, "k": k, "seeds": len(differences), "users": len(each)}
         yield row | {"lead": float(each.mean()), "lead_se": standard_error(each)}
