@@ -23,21 +23,16 @@ def _assign(costs, orders):  # type: ignore[no-untyped-def]
     at 0 or more and those of the assigned pairs at 0.
     """
     rows, n, _ = costs.shape
-    place_price = np.empty(n)
-    item_price = np.empty(n)
+    place_price, item_price, distance = np.empty(n), np.empty(n), np.empty(n)
     holder = np.empty(n, np.int64)  # the place that holds an item, or -1
-    distance = np.empty(n)
     before = np.empty(n, np.int64)  # the place from which the path comes to an item
     reached = np.empty(n, np.bool_)
     best = np.empty(n, np.int64)  # the place that an item is cheapest for
     for row in range(rows):
         cost, order = costs[row], orders[row]
-        for j in range(n):
-            item_price[j] = np.inf
-            holder[j] = -1
-            order[j] = -1
+        place_price[:], item_price[:] = 0.0, np.inf
+        holder[:], order[:] = -1, -1
         for i in range(n):
-            place_price[i] = 0.0
             for j in range(n):
                 if cost[i, j] < item_price[j]:
                     item_price[j] = cost[i, j]
@@ -49,9 +44,7 @@ def _assign(costs, orders):  # type: ignore[no-untyped-def]
         for start in range(n):
             if order[start] >= 0:
                 continue
-            for j in range(n):
-                distance[j] = np.inf
-                reached[j] = False
+            distance[:], reached[:] = np.inf, False
             place, walked = start, 0.0
             while True:
                 nearest, least = -1, np.inf

@@ -35,11 +35,10 @@ def popcount(typing: Any, word: Any) -> Any:
 @intrinsic
 def trailing_zeros(typing: Any, word: Any) -> Any:
     """64 for a word without a set bit."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.uint64(types.uint64), generate
+    defined = ir.Constant(ir.IntType(1), 0)
+    return types.uint64(types.uint64), lambda context, builder, signature, args: builder.cttz(
+        args[0], defined
+    )
 
 
 def kth_bit(word: Any, k: Any) -> Any:

@@ -11,15 +11,11 @@ from factorank.kernels.codes.table import NO_FAULT, OPERATIONS, Domain, Walk
 from factorank.kernels.gpu.nvrtc import Kernel, pointer
 
 _elements = {
-    torch.int64: "long long",
-    torch.int32: "int",
-    torch.int16: "short",
-    torch.int8: "signed char",
-    torch.uint8: "unsigned char",
-    torch.uint16: "unsigned short",
-    torch.uint32: "unsigned int",
-    torch.uint64: "unsigned long long",
-}
+    torch.int64: "long long", torch.uint64: "unsigned long long",
+    torch.int32: "int", torch.uint32: "unsigned int",
+    torch.int16: "short", torch.uint16: "unsigned short",
+    torch.int8: "signed char", torch.uint8: "unsigned char",
+}  # fmt: skip
 _sizes = {Domain.PERMUTATION: "n", Domain.SHRINKING: "n - (i)", Domain.GROWING: "(i) + 1"}
 _cells = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
 _scratch_dtypes = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
@@ -89,15 +85,10 @@ def _kernel(
     """walk_rows with a set of that many words, or walk_merge for none."""
     what = OPERATIONS[name]
     defines = {
-        "ELEMENT": _elements[dtype],
-        "CELL": _cells[cell],
-        "WALK": int(what.walk),
-        "FORM": what.form,
-        "WORDS": max(words, 1),
-        "ALIGNED": int(aligned),
-        "THREADS": threads,
-        "SIZE(i)": _sizes[what.domain],
-    }
+        "ELEMENT": _elements[dtype], "CELL": _cells[cell], "SIZE(i)": _sizes[what.domain],
+        "WALK": int(what.walk), "FORM": what.form,
+        "WORDS": max(words, 1), "ALIGNED": int(aligned), "THREADS": threads,
+    }  # fmt: skip
     source = Path(__file__).with_name("walks.cu").read_text()
     options = [f"--define-macro={key}={value}" for key, value in defines.items()]
     return Kernel(source, "walk_rows" if words else "walk_merge", options)

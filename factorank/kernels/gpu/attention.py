@@ -101,19 +101,9 @@ def _launch(
     tiles = triton.cdiv(rows, block // n)
     precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
     kernel[(tiles, heads)](
-        *inputs,
-        qkv if present is None else present,
-        out,
-        rows * n,
-        head**-0.5,
-        N=n,
-        WIDTH=heads * head,
-        HEAD=head,
-        BLOCK=block,
-        CAUSAL=causal,
-        MASKED=present is not None,
-        PRECISION=precision,
-    )
+        *inputs, qkv if present is None else present, out, rows * n, head**-0.5, N=n, WIDTH=heads * head,
+        HEAD=head, BLOCK=block, CAUSAL=causal, MASKED=present is not None, PRECISION=precision,
+    )  # fmt: skip
 
 
 def _forward(qkv: Tensor, present: Tensor | None, causal: bool) -> Tensor:

@@ -1,5 +1,9 @@
-"""Launches of the kernels of a transformer block, with the tiles that measured fastest."""
+"""Launches of the kernels of a transformer block, with the tiles that measured fastest, and its weights."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
 import triton
 from torch import Tensor
 
@@ -104,3 +108,58 @@ class Launches:
             sums, sums_below, self.tokens, self.eps, K=w.shape[0], KEEP=self.keep, BELOW=below is not None,
             **self.rows_of_product,
         )  # fmt: skip
+
+
+class BlockWeights(NamedTuple):
+    """The parameters of one block, in the order of :class:`factorank.models.transformer.Block`."""
+
+    attention_gain: Tensor
+    attention_shift: Tensor
+    qkv: Tensor
+    qkv_bias: Tensor
+    out: Tensor
+    out_bias: Tensor
+    mlp_gain: Tensor
+    mlp_shift: Tensor
+    up: Tensor
+    up_bias: Tensor
+    down: Tensor
+    down_bias: Tensor
+
+
+NARROW = ("qkv", "out", "up", "down", "qkv_bias")
+"""What the matrix products of a block read in bfloat16."""
+
+
+def by_block(parameters: Sequence[Tensor]) -> list[BlockWeights]:
+    """The parameters of all blocks, which lie one after the other."""
+    size = len(BlockWeights._fields)
+    return [BlockWeights(*parameters[i : i + size]) for i in range(0, len(parameters), size)]
+
+
+def narrow_size(blocks: list[BlockWeights]) -> int:
+    """The number of elements of :func:`narrowed`."""
+    return sum(weight.numel() for weight in _wide(blocks))
+
+
+def narrowed(blocks: list[BlockWeights]) -> Tensor:
+    """What the products of all blocks read, in one bfloat16 tensor."""
+    narrow = torch.empty(narrow_size(blocks), dtype=torch.bfloat16, device=blocks[0].qkv.device)
+    torch._foreach_copy_(_views(narrow, blocks), _wide(blocks))
+    return narrow
+
+
+def with_narrow(blocks: list[BlockWeights], narrow: Tensor) -> list[BlockWeights]:
+    """The blocks with views of :func:`narrowed` for what their products read."""
+    views = iter(_views(narrow, blocks))
+    return [block._replace(**{name: next(views) for name in NARROW}) for block in blocks]
+
+
+def _wide(blocks: list[BlockWeights]) -> list[Tensor]:
+    return [getattr(block, name) for block in blocks for name in NARROW]
+
+
+def _views(narrow: Tensor, blocks: list[BlockWeights]) -> list[Tensor]:
+    wide = _wide(blocks)
+    parts = narrow.split([weight.numel() for weight in wide])
+    return [part.view(weight.shape) for part, weight in zip(parts, wide, strict=True)]

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from factorank.kernels.gpu.block_launches import Launches
-from factorank.kernels.gpu.block_weights import (
+from factorank.kernels.gpu.block_launches import (
     BlockWeights,
+    Launches,
     by_block,
-    narrow_by_block,
     narrow_size,
     narrowed,
+    with_narrow,
 )
 
 
@@ -37,10 +37,8 @@ def apply(
 
     ``present`` is bool ``(rows, tokens)``: the keys that may be attended to.
     """
-    seeds = None
-    if dropout > 0:
-        count = 2 * len(by_block(parameters))
-        seeds = torch.randint(2**31 - 1, (count,), device=x.device, dtype=torch.int64)
+    count = 2 * len(by_block(parameters))
+    seeds = torch.randint(2**31 - 1, (count,), device=x.device) if dropout > 0 else None
     save = torch.is_grad_enabled() and (x.requires_grad or any(weight.requires_grad for weight in parameters))
     settings = (heads, causal, 1.0 - dropout, eps)
     y: Tensor = _Blocks.apply(x, present, seeds, settings, save, *parameters)
@@ -70,22 +68,22 @@ def _forward(
     launch = Launches(x, tokens, heads, causal, keep, eps, present)
     streams[0].copy_(x.view(tokens, width))
     launch.norm(streams[0], normed[0], blocks[0].attention_gain, blocks[0].attention_shift)
-    for i, (block, weights) in enumerate(zip(blocks, narrow_by_block(narrow, blocks), strict=True)):
+    for i, block in enumerate(with_narrow(blocks, narrow)):
         half, at = (2 * i, i) if save else (0, 0)
-        torch.addmm(weights.qkv_bias, normed[half], weights.qkv.T, out=qkv[at])
+        torch.addmm(block.qkv_bias, normed[half], block.qkv.T, out=qkv[at])
         launch.attention(qkv[at], mixed[at])
         launch.add_to_stream(
-            mixed[at], streams[half], streams[half + 1], weights.out, block.out_bias, _seed(seeds, 2 * i),
+            mixed[at], streams[half], streams[half + 1], block.out, block.out_bias, _seed(seeds, 2 * i),
             (normed[half + 1], block.mlp_gain, block.mlp_shift),
         )  # fmt: skip
-        launch.up_gelu(normed[half + 1], active[at], weights.up, block.up_bias)
+        launch.up_gelu(normed[half + 1], active[at], block.up, block.up_bias)
         target, following = result, None
         if i < len(blocks) - 1:
             above, next_block = half + 2 if save else 0, blocks[i + 1]
             target = streams[above]
             following = (normed[above], next_block.attention_gain, next_block.attention_shift)
         launch.add_to_stream(
-            active[at], streams[half + 1], target, weights.down, block.down_bias, _seed(seeds, 2 * i + 1),
+            active[at], streams[half + 1], target, block.down, block.down_bias, _seed(seeds, 2 * i + 1),
             following,
         )  # fmt: skip
     return [result, *kept, narrow]
@@ -105,11 +103,10 @@ def _backward(
     """The gradients of x and of the parameters."""
     streams, normed, qkv, mixed, active, narrow = saved
     rows, n, width = grad_y.shape
-    tokens, blocks = rows * n, by_block(parameters)
+    tokens, blocks = rows * n, with_narrow(by_block(parameters), narrow)
     depth = len(blocks)
     if tokens == 0:
         return [torch.zeros_like(tensor) for tensor in (grad_y, *parameters)]
-    narrow_weights = narrow_by_block(narrow, blocks)
     launch = Launches(grad_y, tokens, heads, causal, keep, eps, present)
     # By half block: gradients of gain and shift, and of the bias that the half ends with.
     sums = grad_y.new_empty((2 * depth, launch.row_tiles, 3 * width))
@@ -122,14 +119,14 @@ def _backward(
     grad_matrices: list[list[Tensor]] = [[] for _ in blocks]
     held: list[Any] = []  # nothing that the side stream reads may be freed before it is done
     for i in reversed(range(depth)):
-        block, weights, half = blocks[i], narrow_weights[i], 2 * i
+        block, half = blocks[i], 2 * i
         grad_up, grad_middle = empty((tokens, 4 * width)), torch.empty_like(grad_stream)
         grad_mixed = empty((tokens, width))
         launch.gelu_backward(
-            grad_change, normed[half + 1], grad_up, up_sums[i], weights.up, block.up_bias, weights.down
+            grad_change, normed[half + 1], grad_up, up_sums[i], block.up, block.up_bias, block.down
         )
         launch.norm_backward(
-            grad_up, grad_stream, grad_middle, streams[half + 1], weights.up, block.mlp_gain, sums[half + 1],
+            grad_up, grad_stream, grad_middle, streams[half + 1], block.up, block.mlp_gain, sums[half + 1],
             (grad_mixed, sums[half], _seed(seeds, half)),
         )  # fmt: skip
         side.wait_stream(main)
@@ -138,10 +135,10 @@ def _backward(
         held += [grad_change, grad_up, grad_mixed, grad_middle]
         grad_qkv, grad_stream = empty((tokens, 3 * width)), torch.empty_like(grad_middle)
         grad_change = empty((tokens, width))
-        launch.attention_backward(grad_mixed, qkv[i], grad_qkv, qkv_sums[i], weights.out)
+        launch.attention_backward(grad_mixed, qkv[i], grad_qkv, qkv_sums[i], block.out)
         below = (grad_change, sums[half - 1], _seed(seeds, half - 1)) if i else None
         launch.norm_backward(
-            grad_qkv, grad_middle, grad_stream, streams[half], weights.qkv, block.attention_gain, sums[half],
+            grad_qkv, grad_middle, grad_stream, streams[half], block.qkv, block.attention_gain, sums[half],
             below,
         )  # fmt: skip
         side.wait_stream(main)
@@ -149,8 +146,7 @@ def _backward(
             grads_of_attention = [_product(grad_qkv, normed[half]), _product(grad_mixed, mixed[i])]
         held += [grad_qkv]
         grad_matrices[i] = [*grads_of_attention, *grads_of_mlp]
-    up_sums, qkv_sums = up_sums.sum(1), qkv_sums.sum(1)
-    sums = sums.sum(1)
+    sums, up_sums, qkv_sums = sums.sum(1), up_sums.sum(1), qkv_sums.sum(1)
     main.wait_stream(side)
     gradients = [grad_stream.view(rows, n, width)]
     for i, (qkv_weight, out, up, down) in enumerate(grad_matrices):

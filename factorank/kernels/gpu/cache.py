@@ -14,8 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from factorank.kernels.attention import Cache
-from factorank.kernels.gpu.block_launches import Launches
-from factorank.kernels.gpu.block_weights import by_block, narrow_by_block, narrowed
+from factorank.kernels.gpu.block_launches import Launches, by_block, narrowed, with_narrow
 
 ROWS = 16
 """Rows of a program of the attention."""
@@ -26,8 +25,8 @@ class FusedCache(Cache):
 
     def __init__(self, parameters: Sequence[Tensor], heads: int, capacity: int, eps: float = 1e-5) -> None:
         self.heads, self.capacity, self.eps = heads, capacity, eps
-        self._blocks = by_block(parameters)
-        self._narrow = narrow_by_block(narrowed(self._blocks), self._blocks)
+        blocks = by_block(parameters)
+        self._blocks = with_narrow(blocks, narrowed(blocks))
         self._qkv: Tensor | None = None
 
     def advance(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -46,23 +45,23 @@ class FusedCache(Cache):
         active = empty((rows, 4 * width))
         launch = Launches(x, rows, self.heads, False, 1.0, self.eps, None)
         launch.norm(stream, normed, blocks[0].attention_gain, blocks[0].attention_shift)
-        for i, (block, weights) in enumerate(zip(blocks, self._narrow, strict=True)):
+        for i, block in enumerate(blocks):
             qkv = self._qkv[i]
-            torch.addmm(weights.qkv_bias, normed, weights.qkv.T, out=qkv[position])
+            torch.addmm(block.qkv_bias, normed, block.qkv.T, out=qkv[position])
             _attend_last[(triton.cdiv(rows, ROWS),)](
                 qkv, mixed, rows, position, (width // self.heads) ** -0.5, WIDTH=width, HEADS=self.heads,
                 BLOCK=ROWS,
             )  # fmt: skip
             launch.add_to_stream(
-                mixed, stream, middle, weights.out, block.out_bias, None,
+                mixed, stream, middle, block.out, block.out_bias, None,
                 (normed, block.mlp_gain, block.mlp_shift),
             )  # fmt: skip
-            launch.up_gelu(normed, active, weights.up, block.up_bias)
+            launch.up_gelu(normed, active, block.up, block.up_bias)
             following = None
             if i < len(blocks) - 1:
                 following = (normed, blocks[i + 1].attention_gain, blocks[i + 1].attention_shift)
             stream = torch.empty_like(middle)
-            launch.add_to_stream(active, middle, stream, weights.down, block.down_bias, None, following)
+            launch.add_to_stream(active, middle, stream, block.down, block.down_bias, None, following)
         return stream.view(rows, 1, width)
 
     def select(self, rows: Tensor) -> None:

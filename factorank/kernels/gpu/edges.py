@@ -26,15 +26,8 @@ TOGETHER = 4
 """Rounds whose messages are one product in the gradient of the attention weights."""
 STAGES = 1
 """Products that are 16 wide have read out of bounds in loops that load ahead."""
-
-
 TILE, WARPS = 64, 4
 """Tokens of a tile of whole lists, and the warps that share it."""
-
-
-def weights_tile(n: int) -> tuple[int, int]:
-    """The same for the gradient of the attention weights, of lists of n."""
-    return (32, 2) if n <= 16 else (64, 4)
 
 
 def apply(
@@ -94,7 +87,7 @@ def _backward(grad_y: Tensor, weights: Tensor, saved: list[Tensor]) -> list[Tens
         grad_heard, grad_values, sums, tokens, rounds, N=n, PADDED=weights.shape[-1], WIDTH=width, BLOCK=TILE,
         num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
-    block, warps = weights_tile(n)
+    block, warps = (32, 2) if n <= 16 else (TILE, WARPS)
     # The padding of a row is written only where a tile is one list.
     whole = weights.shape[-1] == n or block // n == 1
     grad_weights = torch.empty_like(weights) if whole else torch.zeros_like(weights)
