@@ -35,10 +35,8 @@ def popcount(typing: Any, word: Any) -> Any:
 @intrinsic
 def trailing_zeros(typing: Any, word: Any) -> Any:
     """64 for a word without a set bit."""
-    defined = ir.Constant(ir.IntType(1), 0)
-    return types.uint64(types.uint64), lambda context, builder, signature, args: builder.cttz(
-        args[0], defined
-    )
+    no = ir.Constant(ir.IntType(1), 0)
+    return types.uint64(types.uint64), lambda context, builder, signature, args: builder.cttz(args[0], no)
 
 
 def kth_bit(word: Any, k: Any) -> Any:

@@ -38,11 +38,8 @@ def longest_increasing(rows: Tensor) -> Tensor:
     return result
 
 
-Kernel = Callable[[Any, Any], int]
-"""Computes ``out`` from ``rows`` and returns the first faulty row, or -1."""
-
-
-def _kernel(name: str, n: int) -> Kernel:
+def _kernel(name: str, n: int) -> Callable[[Any, Any], int]:
+    """Computes ``out`` from ``rows`` and returns the first faulty row, or -1."""
     walk = OPERATIONS[name].walk
     if walk is Walk.INVERT:
         return lists.invert

@@ -36,8 +36,7 @@ def swap_encode_nibbles(rows: Any, out: Any) -> int:
             held ^= (x ^ moved) << _shift(j)
             place ^= (i ^ j) << _shift(moved)
             out[r, i] = j - i
-        if not inside or met != full:
-            faulty = np.int64(r)
+        faulty = faulty if inside and met == full else np.int64(r)
     return faulty
 
 
@@ -62,8 +61,7 @@ def swap_encode(rows: Any, out: Any, held: Any, place: Any) -> int:
             place[moved] = j
             place[x] = i
             out[r, i] = j - i
-        if not good:
-            faulty = np.int64(r)
+        faulty = faulty if good else np.int64(r)
     return faulty
 
 
@@ -80,8 +78,7 @@ def swap_decode_nibbles(draws: Any, out: Any) -> int:
             drawn = (held >> _shift(j)) & LOW_4
             held ^= (drawn ^ ((held >> _shift(i)) & LOW_4)) << _shift(j)
             out[r, i] = drawn
-        if not good:
-            faulty = np.int64(r)
+        faulty = faulty if good else np.int64(r)
     return faulty
 
 
@@ -101,8 +98,7 @@ def swap_decode(draws: Any, out: Any) -> int:
             drawn = out[r, j]
             out[r, j] = out[r, i]
             out[r, i] = drawn
-        if not good:
-            faulty = np.int64(r)
+        faulty = faulty if good else np.int64(r)
     return faulty
 
 
@@ -120,8 +116,7 @@ def invert(rows: Any, out: Any) -> int:
             out[r, x if x < n else ZERO] = i
         for i in range(n):
             inside &= out[r, i] >= 0
-        if not inside:
-            faulty = np.int64(r)
+        faulty = faulty if inside else np.int64(r)
     return faulty
 
 

@@ -39,8 +39,7 @@ def count_word(rows: Any, out: Any, form: Any) -> int:
             smaller = bits.popcount(met & (bit - ONE))
             met |= bit
             _put_count(out, r, i, x if x < n else ZERO, smaller, form)
-        if not inside or met != full:
-            faulty = np.int64(r)
+        faulty = faulty if inside and met == full else np.int64(r)
     return faulty
 
 
@@ -60,8 +59,7 @@ def count_bitset(rows: Any, out: Any, form: Any) -> int:
             smaller += u64(below[w])
             bits.add_above(below, w)
             _put_count(out, r, i, x, smaller, form)
-        if not fresh:
-            faulty = np.int64(r)
+        faulty = faulty if fresh else np.int64(r)
     return faulty
 
 
@@ -84,8 +82,7 @@ def count_tree(rows: Any, out: Any, form: Any) -> int:
                 j -= j & -j
             _add_to_tree(tree, w, np.int64(new))
             _put_count(out, r, i, x, smaller, form)
-        if not fresh:
-            faulty = np.int64(r)
+        faulty = faulty if fresh else np.int64(r)
     return faulty
 
 
@@ -102,8 +99,7 @@ def select_word(codes: Any, out: Any, form: Any) -> int:
             bit = bits.kth_bit(free, k)
             free ^= bit
             _put_taken(out, r, i, bits.trailing_zeros(bit), form)
-        if not good:
-            faulty = np.int64(r)
+        faulty = faulty if good else np.int64(r)
     return faulty
 
 
@@ -124,8 +120,7 @@ def select_bitset(codes: Any, out: Any, form: Any) -> int:
             good &= inside
             w = bits.take_above(before, k) - ONE
             _put_taken(out, r, i, _take(words, w, k - u64(before[w])), form)
-        if not good:
-            faulty = np.int64(r)
+        faulty = faulty if good else np.int64(r)
     return faulty
 
 
@@ -156,8 +151,7 @@ def select_tree(codes: Any, out: Any, form: Any) -> int:
                 jump >>= 1
             _put_taken(out, r, i, _take(words, u64(w), u64(k)), form)
             _add_to_tree(tree, w, -1)
-        if not good:
-            faulty = np.int64(r)
+        faulty = faulty if good else np.int64(r)
     return faulty
 
 

@@ -14,32 +14,25 @@ TILE, COLUMNS, CHUNK, WARPS, STAGES = 64, 64, 64, 4, 3
 """Of a tile of a product: tokens, columns, how much of the inner dimension is loaded at once, warps."""
 ROW_TILE, ROW_WARPS = 32, 2
 """The same where a tile is as wide as the stream."""
-
-
-def list_tile(n: int) -> tuple[int, int]:
-    """Tokens of a tile of whole lists of n, and the warps that share it."""
-    return (16, 4) if n <= 5 else (32, 2) if n <= 10 else (64, 4)
+EPS = 1e-5
+"""Of the norms, as torch has it."""
 
 
 class Launches:
     """The kernels for lists of one shape ``(rows, n, width)``, of which there are ``tokens`` in all."""
 
     def __init__(
-        self,
-        x: Tensor,
-        tokens: int,
-        heads: int,
-        causal: bool,
-        keep: float,
-        eps: float,
-        present: Tensor | None,
-    ) -> None:
+        self, x: Tensor, tokens: int, heads: int, causal: bool, keep: float,
+        present: Tensor | None, seeds: Tensor | None,
+    ) -> None:  # fmt: skip
         rows, n, self.width = x.shape
         head = self.width // heads
-        block, self.list_warps = list_tile(n)
-        self.heads, self.tokens, self.keep, self.eps, self.scale = heads, tokens, keep, eps, head**-0.5
+        # Tokens of a tile of whole lists, and the warps that share it.
+        block, self.list_warps = (16, 4) if n <= 5 else (32, 2) if n <= 10 else (64, 4)
+        self.heads, self.tokens, self.keep, self.scale = heads, tokens, keep, head**-0.5
         self.unused = x  # stands for pointers that a kernel does not read
         self.present = self.unused if present is None else present
+        self.seeds = seeds
         self.tiles, self.row_tiles = triton.cdiv(tokens, TILE), triton.cdiv(tokens, ROW_TILE)
         self.list_tiles = triton.cdiv(rows, block // n)
         self.lists = {"N": n, "WIDTH": self.width, "HEAD": head, "BLOCK": block, "CAUSAL": causal}
@@ -50,7 +43,7 @@ class Launches:
         self.product |= {"num_warps": WARPS, "num_stages": STAGES}
 
     def norm(self, x: Tensor, normed: Tensor, gain: Tensor, shift: Tensor) -> None:
-        kernels.norm[(self.row_tiles,)](x, normed, gain, shift, self.tokens, self.eps, **self.rows)
+        kernels.norm[(self.row_tiles,)](x, normed, gain, shift, self.tokens, EPS, **self.rows)
 
     def attention(self, qkv: Tensor, mixed: Tensor) -> None:
         attention_forward[(self.list_tiles, self.heads)](
@@ -64,24 +57,19 @@ class Launches:
         kernels.up_gelu[grid](normed, active, w, b, self.tokens, OUT=out, **self.product)
 
     def add_to_stream(
-        self, a: Tensor, x: Tensor, y: Tensor, w: Tensor, b: Tensor, seed: Tensor | None,
+        self, a: Tensor, x: Tensor, y: Tensor, w: Tensor, b: Tensor, half: int,
         following: tuple[Tensor, Tensor, Tensor] | None,
     ) -> None:  # fmt: skip
         """``x + dropout(a w + b)`` into ``y``, and its norm into what follows: normed, gain and shift."""
         normed, gain, shift = following or (y, b, b)
         kernels.add_to_stream[(self.row_tiles,)](
-            a, x, y, normed, w, b, gain, shift, self.unused if seed is None else seed, self.tokens, self.eps,
+            a, x, y, normed, w, b, gain, shift, self._seed(half), self.tokens, EPS,
             K=w.shape[1], KEEP=self.keep, NORM=following is not None, **self.rows_of_product,
         )  # fmt: skip
 
-    def dropout_backward(
-        self, grad_y: Tensor, grad_change: Tensor, sums: Tensor, seed: Tensor | None
-    ) -> None:
-        seed = self.unused if seed is None else seed
-        grid = (self.row_tiles,)
-        kernels.dropout_backward[grid](
-            grad_y, grad_change, sums, seed, self.tokens, KEEP=self.keep, **self.rows
-        )
+    def dropout_backward(self, grad_y: Tensor, grad_change: Tensor, sums: Tensor, half: int) -> None:
+        tensors = (grad_y, grad_change, sums, self._seed(half))
+        kernels.dropout_backward[(self.row_tiles,)](*tensors, self.tokens, KEEP=self.keep, **self.rows)
 
     def gelu_backward(self, *tensors: Tensor) -> None:
         """The tensors are those of the kernel, in its order."""
@@ -99,15 +87,19 @@ class Launches:
 
     def norm_backward(
         self, grad_product: Tensor, grad_y: Tensor, grad_x: Tensor, x: Tensor, w: Tensor, gain: Tensor,
-        sums: Tensor, below: tuple[Tensor, Tensor, Tensor | None] | None,
+        sums: Tensor, below: tuple[Tensor, Tensor, int] | None,
     ) -> None:  # fmt: skip
-        """``below``: where the gradient goes after the dropout below, its sums, and the seed."""
-        grad_change, sums_below, seed = below or (grad_x, sums, None)
+        """``below``: where the gradient goes after the dropout below, its sums, and its half block."""
+        grad_change, sums_below, half = below or (grad_x, sums, 0)
         kernels.norm_backward[(self.row_tiles,)](
-            grad_product, grad_y, grad_x, grad_change, x, w, gain, self.unused if seed is None else seed,
-            sums, sums_below, self.tokens, self.eps, K=w.shape[0], KEEP=self.keep, BELOW=below is not None,
+            grad_product, grad_y, grad_x, grad_change, x, w, gain, self._seed(half), sums, sums_below,
+            self.tokens, EPS, K=w.shape[0], KEEP=self.keep, BELOW=below is not None,
             **self.rows_of_product,
         )  # fmt: skip
+
+    def _seed(self, half: int) -> Tensor:
+        """Where a kernel reads the seed of the dropout that a half block ends with."""
+        return self.unused if self.seeds is None else self.seeds[half:]
 
 
 class BlockWeights(NamedTuple):

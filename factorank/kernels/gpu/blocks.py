@@ -31,7 +31,6 @@ def apply(
     heads: int,
     causal: bool,
     dropout: float,
-    eps: float = 1e-5,
 ) -> Tensor:
     """Blocks of ``(rows, tokens, width)``; ``parameters`` are those of ``BlockWeights`` for each block.
 
@@ -40,7 +39,7 @@ def apply(
     count = 2 * len(by_block(parameters))
     seeds = torch.randint(2**31 - 1, (count,), device=x.device) if dropout > 0 else None
     save = torch.is_grad_enabled() and (x.requires_grad or any(weight.requires_grad for weight in parameters))
-    settings = (heads, causal, 1.0 - dropout, eps)
+    settings = (heads, causal, 1.0 - dropout)
     y: Tensor = _Blocks.apply(x, present, seeds, settings, save, *parameters)
     return y
 
@@ -53,7 +52,6 @@ def _forward(
     heads: int,
     causal: bool,
     keep: float,
-    eps: float,
     save: bool,
 ) -> list[Tensor]:
     """The result, and what the backward pass needs: the tensors of ``_kept`` and the narrow weights."""
@@ -65,7 +63,7 @@ def _forward(
     if tokens == 0:
         return [result, *kept, narrow]
     streams, normed, qkv, mixed, active = kept
-    launch = Launches(x, tokens, heads, causal, keep, eps, present)
+    launch = Launches(x, tokens, heads, causal, keep, present, seeds)
     streams[0].copy_(x.view(tokens, width))
     launch.norm(streams[0], normed[0], blocks[0].attention_gain, blocks[0].attention_shift)
     for i, block in enumerate(with_narrow(blocks, narrow)):
@@ -73,7 +71,7 @@ def _forward(
         torch.addmm(block.qkv_bias, normed[half], block.qkv.T, out=qkv[at])
         launch.attention(qkv[at], mixed[at])
         launch.add_to_stream(
-            mixed[at], streams[half], streams[half + 1], block.out, block.out_bias, _seed(seeds, 2 * i),
+            mixed[at], streams[half], streams[half + 1], block.out, block.out_bias, 2 * i,
             (normed[half + 1], block.mlp_gain, block.mlp_shift),
         )  # fmt: skip
         launch.up_gelu(normed[half + 1], active[at], block.up, block.up_bias)
@@ -83,7 +81,7 @@ def _forward(
             target = streams[above]
             following = (normed[above], next_block.attention_gain, next_block.attention_shift)
         launch.add_to_stream(
-            active[at], streams[half + 1], target, block.down, block.down_bias, _seed(seeds, 2 * i + 1),
+            active[at], streams[half + 1], target, block.down, block.down_bias, 2 * i + 1,
             following,
         )  # fmt: skip
     return [result, *kept, narrow]
@@ -98,7 +96,6 @@ def _backward(
     heads: int,
     causal: bool,
     keep: float,
-    eps: float,
 ) -> list[Tensor]:
     """The gradients of x and of the parameters."""
     streams, normed, qkv, mixed, active, narrow = saved
@@ -107,14 +104,14 @@ def _backward(
     depth = len(blocks)
     if tokens == 0:
         return [torch.zeros_like(tensor) for tensor in (grad_y, *parameters)]
-    launch = Launches(grad_y, tokens, heads, causal, keep, eps, present)
+    launch = Launches(grad_y, tokens, heads, causal, keep, present, seeds)
     # By half block: gradients of gain and shift, and of the bias that the half ends with.
     sums = grad_y.new_empty((2 * depth, launch.row_tiles, 3 * width))
     up_sums = grad_y.new_empty((depth, launch.tiles, 4 * width))
     qkv_sums = grad_y.new_empty((depth, launch.list_tiles, 3 * width))
     empty = functools.partial(torch.empty, dtype=torch.bfloat16, device=grad_y.device)
     grad_stream, grad_change = grad_y.contiguous().view(tokens, width), empty((tokens, width))
-    launch.dropout_backward(grad_stream, grad_change, sums[-1], _seed(seeds, -1))
+    launch.dropout_backward(grad_stream, grad_change, sums[-1], -1)
     main, side = torch.cuda.current_stream(), _side_stream(grad_y.device)
     grad_matrices: list[list[Tensor]] = [[] for _ in blocks]
     held: list[Any] = []  # nothing that the side stream reads may be freed before it is done
@@ -127,7 +124,7 @@ def _backward(
         )
         launch.norm_backward(
             grad_up, grad_stream, grad_middle, streams[half + 1], block.up, block.mlp_gain, sums[half + 1],
-            (grad_mixed, sums[half], _seed(seeds, half)),
+            (grad_mixed, sums[half], half),
         )  # fmt: skip
         side.wait_stream(main)
         with torch.cuda.stream(side):
@@ -136,7 +133,7 @@ def _backward(
         grad_qkv, grad_stream = empty((tokens, 3 * width)), torch.empty_like(grad_middle)
         grad_change = empty((tokens, width))
         launch.attention_backward(grad_mixed, qkv[i], grad_qkv, qkv_sums[i], block.out)
-        below = (grad_change, sums[half - 1], _seed(seeds, half - 1)) if i else None
+        below = (grad_change, sums[half - 1], half - 1) if i else None
         launch.norm_backward(
             grad_qkv, grad_middle, grad_stream, streams[half], block.qkv, block.attention_gain, sums[half],
             below,
@@ -171,11 +168,6 @@ def _kept(tokens: int, width: int, depth: int, save: bool) -> list[tuple[tuple[i
     return halves + [((kept, tokens, wide), torch.bfloat16) for wide in widths]
 
 
-def _seed(seeds: Tensor | None, half: int) -> Tensor | None:
-    """The seed of the dropout that a half block ends with, where a kernel reads it."""
-    return None if seeds is None else seeds[half:]
-
-
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """``a^T b`` of narrow ``(tokens, …)``, summed and left in float32."""
     return torch.mm(a.T, b, out_dtype=torch.float32)
@@ -187,7 +179,7 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 _library = torch.library.Library("factorank", "FRAGMENT")
-_settings = "int heads, bool causal, float keep, float eps"
+_settings = "int heads, bool causal, float keep"
 _library.define(
     f"blocks(Tensor x, Tensor[] parameters, Tensor? present, Tensor? seeds, {_settings}, bool save)"
     " -> Tensor[]"
@@ -201,7 +193,7 @@ _library.impl("blocks_backward", _backward, "CUDA")
 
 
 @torch.library.register_fake("factorank::blocks", lib=_library)
-def _forward_shapes(x, parameters, present, seeds, heads, causal, keep, eps, save):  # type: ignore[no-untyped-def]
+def _forward_shapes(x, parameters, present, seeds, heads, causal, keep, save):  # type: ignore[no-untyped-def]
     rows, n, width = x.shape
     blocks = by_block(parameters)
     return [
@@ -212,7 +204,7 @@ def _forward_shapes(x, parameters, present, seeds, heads, causal, keep, eps, sav
 
 
 @torch.library.register_fake("factorank::blocks_backward", lib=_library)
-def _backward_shapes(grad_y, parameters, present, seeds, saved, heads, causal, keep, eps):  # type: ignore[no-untyped-def]
+def _backward_shapes(grad_y, parameters, present, seeds, saved, heads, causal, keep):  # type: ignore[no-untyped-def]
     return [tensor.new_empty(tensor.shape) for tensor in (grad_y, *parameters)]
 
 

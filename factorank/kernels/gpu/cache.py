@@ -23,8 +23,8 @@ ROWS = 16
 class FusedCache(Cache):
     """Queries, keys and values of all blocks: room for ``capacity`` tokens, which come one at a time."""
 
-    def __init__(self, parameters: Sequence[Tensor], heads: int, capacity: int, eps: float = 1e-5) -> None:
-        self.heads, self.capacity, self.eps = heads, capacity, eps
+    def __init__(self, parameters: Sequence[Tensor], heads: int, capacity: int) -> None:
+        self.heads, self.capacity = heads, capacity
         blocks = by_block(parameters)
         self._blocks = with_narrow(blocks, narrowed(blocks))
         self._qkv: Tensor | None = None
@@ -43,7 +43,7 @@ class FusedCache(Cache):
         middle = torch.empty((rows, width), device=x.device)
         normed, mixed = empty((rows, width)), empty((rows, width))
         active = empty((rows, 4 * width))
-        launch = Launches(x, rows, self.heads, False, 1.0, self.eps, None)
+        launch = Launches(x, rows, self.heads, False, 1.0, None, None)
         launch.norm(stream, normed, blocks[0].attention_gain, blocks[0].attention_shift)
         for i, block in enumerate(blocks):
             qkv = self._qkv[i]
@@ -53,7 +53,7 @@ class FusedCache(Cache):
                 BLOCK=ROWS,
             )  # fmt: skip
             launch.add_to_stream(
-                mixed, stream, middle, block.out, block.out_bias, None,
+                mixed, stream, middle, block.out, block.out_bias, 0,
                 (normed, block.mlp_gain, block.mlp_shift),
             )  # fmt: skip
             launch.up_gelu(normed, active, block.up, block.up_bias)
@@ -61,7 +61,7 @@ class FusedCache(Cache):
             if i < len(blocks) - 1:
                 following = (normed, blocks[i + 1].attention_gain, blocks[i + 1].attention_shift)
             stream = torch.empty_like(middle)
-            launch.add_to_stream(active, middle, stream, block.down, block.down_bias, None, following)
+            launch.add_to_stream(active, middle, stream, block.down, block.down_bias, 0, following)
         return stream.view(rows, 1, width)
 
     def select(self, rows: Tensor) -> None:

@@ -26,13 +26,13 @@ TOGETHER = 4
 """Rounds whose messages are one product in the gradient of the attention weights."""
 STAGES = 1
 """Products that are 16 wide have read out of bounds in loops that load ahead."""
+EPS = 1e-5
+"""Of the norms, as torch has it."""
 TILE, WARPS = 64, 4
 """Tokens of a tile of whole lists, and the warps that share it."""
 
 
-def apply(
-    x: Tensor, weights: Tensor, best_fit: Tensor, parameters: Sequence[Tensor], eps: float = 1e-5
-) -> Tensor:
+def apply(x: Tensor, weights: Tensor, best_fit: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     """Rounds of ``(*batch, n, width)``; ``parameters`` are PER_ROUND for each round.
 
     Attention weights ``(*batch, directions, exponents, n, n)``, and ``best_fit`` ``(*batch, n, mixes)``.
@@ -45,12 +45,12 @@ def apply(
         best_fit.float().reshape(-1, n, MIXES),
     )
     save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*rows, *parameters))
-    y: Tensor = _Rounds.apply(*rows, eps, save, *parameters)
+    y: Tensor = _Rounds.apply(*rows, save, *parameters)
     return y.view(x.shape)
 
 
 def _forward(
-    x: Tensor, weights: Tensor, best_fit: Tensor, parameters: list[Tensor], eps: float, save: bool
+    x: Tensor, weights: Tensor, best_fit: Tensor, parameters: list[Tensor], save: bool
 ) -> list[Tensor]:
     """The result, and what the backward pass needs, as in ``_kept``."""
     rows, n, width = x.shape
@@ -62,9 +62,8 @@ def _forward(
     if rows:
         kernels.forward[(triton.cdiv(rows, TILE // n),)](
             x, result, weights, best_fit, matrices, vectors, *kept[:-2],
-            rows * n, len(parameters) // PER_ROUND, eps,
-            N=n, PADDED=weights.shape[-1], WIDTH=width, BLOCK=TILE, SAVE=save,
-            num_warps=WARPS, num_stages=STAGES,
+            rows * n, len(parameters) // PER_ROUND, EPS, N=n, PADDED=weights.shape[-1], WIDTH=width,
+            BLOCK=TILE, SAVE=save, num_warps=WARPS, num_stages=STAGES,
         )  # fmt: skip
     return [result, *kept]
 
@@ -153,8 +152,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 _library = torch.library.Library("factorank", "FRAGMENT")
 _library.define(
-    "edge_rounds(Tensor x, Tensor weights, Tensor best_fit, Tensor[] parameters, float eps, bool save)"
-    " -> Tensor[]"
+    "edge_rounds(Tensor x, Tensor weights, Tensor best_fit, Tensor[] parameters, bool save) -> Tensor[]"
 )
 _library.define("edge_rounds_backward(Tensor grad_y, Tensor weights, Tensor[] saved) -> Tensor[]")
 _library.impl("edge_rounds", _forward, "CUDA")
@@ -162,7 +160,7 @@ _library.impl("edge_rounds_backward", _backward, "CUDA")
 
 
 @torch.library.register_fake("factorank::edge_rounds", lib=_library)
-def _forward_shapes(x, weights, best_fit, parameters, eps, save):  # type: ignore[no-untyped-def]
+def _forward_shapes(x, weights, best_fit, parameters, save):  # type: ignore[no-untyped-def]
     kept = _kept(x, parameters, save)
     return [x.new_empty(x.shape), *(x.new_empty(shape, dtype=dtype) for shape, dtype in kept)]
 
@@ -179,8 +177,8 @@ def _backward_shapes(grad_y, weights, saved):  # type: ignore[no-untyped-def]
 
 class _Rounds(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weights, best_fit, eps, save, *parameters):  # type: ignore[no-untyped-def]
-        y, *kept = torch.ops.factorank.edge_rounds(x, weights, best_fit, list(parameters), eps, save)
+    def forward(ctx, x, weights, best_fit, save, *parameters):  # type: ignore[no-untyped-def]
+        y, *kept = torch.ops.factorank.edge_rounds(x, weights, best_fit, list(parameters), save)
         ctx.save_for_backward(weights, *kept)
         return y
 
@@ -191,4 +189,4 @@ class _Rounds(torch.autograd.Function):
         grad_x, grad_weights, grad_best_fit, *rest = torch.ops.factorank.edge_rounds_backward(
             grad_y, weights, saved
         )
-        return grad_x, grad_weights, grad_best_fit, None, None, *rest
+        return grad_x, grad_weights, grad_best_fit, None, *rest

@@ -32,17 +32,10 @@ def adamw(
 ) -> None:
     """Change the weights in place by their gradients, both at the addresses of the table.
 
-    Args:
-        table: int64 ``(rows, COLUMNS)``.
-        squares: room for the sum of squares of each row's gradients, ``(rows,)``.
-        count: how many steps there were, 0-d; it goes up by one.
-        norm: takes the norm of all gradients, 0-d.
-        lr: the learning rate, 0-d.
-        pull: how far the average moves towards the weights, 0-d; None for no average.
-        betas: decay of the two moments.
-        weight_decay: of the rows that decay.
-        eps: added to the root of the second moment.
-        clip: the largest norm of the gradients.
+    The table is int64 ``(rows, COLUMNS)``, and ``squares (rows,)`` takes the sum of squares of each row's
+    gradients. The rest is 0-d: ``count`` of the steps, which goes up by one; ``norm``, which takes that of
+    all gradients; the learning rate; and how far the average moves towards the weights, None for no average.
+    ``clip`` is the largest norm of the gradients.
     """
     rows = len(table)
     log1, log2 = (math.log(beta) if beta > 0 else -math.inf for beta in betas)
