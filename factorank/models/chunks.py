@@ -115,8 +115,8 @@ class Sampler:
         self._weights, self._recorder = weights, Recorder()
         self._ready: tuple[slice | None, Conditions | None] = (None, None)
 
-    def sample(self, samples: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """Orders ``(samples, rows, n)``, and how many evaluations each took: ``(samples, rows)``."""
+    def sample(self, samples: int, generator: torch.Generator | None, nfe: Tensor | None = None) -> Tensor:
+        """Orders ``(samples, rows, n)``; how many evaluations each took goes to ``nfe (samples, rows)``."""
         law, size = self._law, (samples, self._law.conditions.rows)
         advice = (
             f"the result alone takes {8 * law.n * math.prod(size):,} bytes: draw fewer samples at once; what"
@@ -124,11 +124,12 @@ class Sampler:
         )
         with short_of_memory(advice), evaluating(law.model):
             drawn = torch.empty((*size, law.n), dtype=torch.int64, device=law.device)
-            nfe = torch.zeros(size, dtype=torch.int64, device=law.device)
             for conditions, rows, draws in chunks(law, samples):
-                count = draws.stop - draws.start
-                drawn[draws, rows], nfe[draws, rows] = self._draw(conditions, rows, count, generator)
-        return drawn, nfe
+                order, used = self._draw(conditions, rows, draws.stop - draws.start, generator)
+                drawn[draws, rows] = order
+                if nfe is not None:
+                    nfe[draws, rows] = used
+        return drawn
 
     def stratified(self, samples: int, generator: torch.Generator | None) -> Tensor:
         """Orders ``(samples, rows, n)``, those of a row stratified: see :class:`StratifiedDraw`.

@@ -104,13 +104,13 @@ class PermutationLaw(PermutationDistribution):
     ) -> tuple[Tensor, Tensor]:
         """:meth:`sample`, and how many network evaluations each took: ``(*sample_shape, *batch)``."""
         shape = checked_shape(sample_shape, ModelError)
-        order, nfe = self._sampler.sample(shape.numel(), generator)
-        return order.view(*shape, *self.batch_shape, self.n), nfe.view(
-            torch.Size((*shape, *self.batch_shape))
-        )
+        nfe = torch.zeros((shape.numel(), self.conditions.rows), dtype=torch.int64, device=self.device)
+        order = self._sampler.sample(shape.numel(), generator, nfe)
+        whole = torch.Size((*shape, *self.batch_shape))
+        return order.view(*whole, self.n), nfe.view(whole)
 
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        return self._sampler.sample(shape.numel(), generator)[0].view(*shape, *self.batch_shape, self.n)
+        return self._sampler.sample(shape.numel(), generator).view(*shape, *self.batch_shape, self.n)
 
     @torch.no_grad()
     def stratified(self, samples: int, *, generator: torch.Generator | None = None) -> Tensor:

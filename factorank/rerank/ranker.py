@@ -20,7 +20,7 @@ from factorank.rerank.lists import Lists
 from factorank.rerank.objective import reads_ratings
 from factorank.rerank.place_probabilities import mode_or_sample, place_probabilities
 from factorank.rerank.request import NewItems, read_request
-from factorank.rerank.reranking import Query, Reranking, mean_place, state
+from factorank.rerank.reranking import By, Query, Reranking, mean_place, state
 from factorank.rerank.settings import Setting
 from factorank.rerank.training import train_model
 from factorank.training import TrainResult
@@ -102,9 +102,14 @@ class Ranker:
         items: Any,
         observed: Any = None,
         *,
+        k: int = 10,
+        by: By = "gain",
+        nfe: int | None = None,
+        references: int = 1,
+        samples: int | None = 64,
+        level: float = 0.8,
         new: NewItems | None = None,
         generator: torch.Generator | None = None,
-        **options: Any,
     ) -> Reranking:
         """Rank lists of items for users who have ordered some items.
 
@@ -120,14 +125,13 @@ class Ranker:
             new: features of items that training did not have, by item: a mapping from names of features to
                 numbers, or all the numbers.
             generator: of the references and of ties; without one every call uses the same.
-            options: ``k``, ``by``, ``nfe``, ``references``, ``samples``, ``level``: see
-                :class:`factorank.rerank.Query`.
+            k, by, nfe, references, samples, level: see :class:`factorank.rerank.Query`.
 
         The answer has observed items in the observed order, exactly. Items that are not in the catalogue,
         items listed or observed twice, and lists longer than the model's n raise a :class:`FactorankError`;
         an empty list has an empty answer.
         """
-        query = Query(**options)
+        query = Query(k=k, by=by, nfe=nfe, references=references, samples=samples, level=level)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
         rating_range = self.rating_range if self.told == "ratings" else None
         lists, names, single = read_request(
