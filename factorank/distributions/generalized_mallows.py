@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.distributions.factorized import GeometricDistribution, draw_geometric, times_log
-from factorank.distributions.fitting.checks import complete_votes, reference_order
-from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
-from factorank.distributions.fitting.dispersion import best_phis, climb, log_likelihood
+from factorank.distributions.fitting.checks import check_counts, complete_votes, reference_order
+from factorank.distributions.fitting.consensus import pairwise_counts
+from factorank.distributions.fitting.dispersion import best_phis, log_likelihood
+from factorank.distributions.fitting.references import RESTARTS, Reference, overtaking_reference
 from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.parameters import (
     as_orders,
@@ -83,18 +84,23 @@ class GeneralizedMallows(GeometricDistribution):
         weights: Tensor | None = None,
         *,
         central: Sequence[int] | Tensor | None = None,
+        restarts: int = RESTARTS,
+        generator: torch.Generator | None = None,
     ) -> "GeneralizedMallows":
         r"""The law of maximum likelihood; ``law.report`` says how the fit went.
 
         Item i of the reference σ is inserted :math:`d_i` places before the end of the items ahead of it, with
         :math:`P(d_i) ∝ φ_i^{d_i}`. The mean of :math:`d_i` over the votes is a sum of pairwise counts, and
-        each :math:`φ_i` (at most 1) solves its own moment equation. σ is then moved, one item at a time, to
-        where the likelihood rises most, from the Kemeny consensus on, to a local optimum.
+        each :math:`φ_i` (at most 1) solves its own moment equation. What an item adds to the likelihood
+        depends on the set of items ahead of it, so that dynamic programming over sets finds the best σ.
+        Beyond 18 items a local search moves one item at a time; ``law.report.exact`` is then false.
 
         Args:
             orders: complete orders ``(*batch, n)``.
             weights: of the rankings, ``(*batch,)``.
             central: the reference order, if it is not to be fitted.
+            restarts: local searches for σ beyond 18 items, of which the best is kept.
+            generator: of the starts of these searches.
 
         Fligner and Verducci, "Distance based ranking models", 1986.
 
@@ -105,20 +111,20 @@ class GeneralizedMallows(GeometricDistribution):
         rows, row_weights = complete_votes(orders, weights)
         n, total = rows.shape[1], float(row_weights.sum())
         shares = pairwise_counts(rows, row_weights) / total
+        check_counts(restarts=restarts)
         if central is None:
-            order, moves, converged = climb(shares, kemeny(shares)[0], max_moves=10_000)
+            search = overtaking_reference(shares, restarts, generator)
         else:
-            order, moves, converged = reference_order(central, n), 0, True
-        phis = torch.from_numpy(best_phis(shares, order))
-        law = GeneralizedMallows(torch.from_numpy(order).to(orders.device), phis.to(orders.device))
+            search = Reference(reference_order(central, n), None)
+        phis = torch.from_numpy(best_phis(shares, search.order))
+        law = GeneralizedMallows(torch.from_numpy(search.order).to(orders.device), phis.to(orders.device))
         law.report = FitReport(
             "generalized Mallows",
             rankings=total,
-            log_likelihood=total * log_likelihood(shares, order),
+            log_likelihood=total * log_likelihood(shares, search.order),
             parameters=n - 1,
-            iterations=moves,
-            converged=converged,
-            exact=None if central is not None else n <= 2,
+            exact=search.exact,
+            restarts=tuple(total * value for value in search.values),
         )
         return law
 

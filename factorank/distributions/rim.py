@@ -11,8 +11,13 @@ from torch.distributions import constraints
 
 from factorank.codes import Insertion
 from factorank.distributions.factorized import FactorizedDistribution
-from factorank.distributions.fitting.checks import check_strength, complete_votes, reference_order
-from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
+from factorank.distributions.fitting.checks import (
+    check_counts,
+    check_strength,
+    complete_votes,
+    reference_order,
+)
+from factorank.distributions.fitting.references import RESTARTS, Reference, rim_reference
 from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.parameters import as_orders, as_reals, common_batch, permutation
 from factorank.errors import DistributionError
@@ -93,18 +98,23 @@ class RIM(FactorizedDistribution):
         weights: Tensor | None = None,
         *,
         smoothing: float = 0.0,
+        restarts: int = RESTARTS,
+        generator: torch.Generator | None = None,
     ) -> "RIM":
-        """The law of maximum likelihood, given the reference; ``law.report`` says how the fit went.
+        """The law of maximum likelihood; ``law.report`` says how the fit went.
 
-        The insertion probabilities are shares of the votes.
+        The insertion probabilities are shares of the votes. What an item adds to the likelihood depends on
+        the set of items before it in the reference, so that dynamic programming over sets finds the best one.
+        Beyond 18 items a local search moves one item at a time; ``law.report.exact`` is then false.
 
         Args:
             orders: complete orders ``(*batch, n)``.
-            reference: the order in which items are inserted. Without one it is the Kemeny consensus, a good
-                reference but not one that a search over all orders has chosen.
+            reference: the order in which items are inserted, if it is not to be fitted.
             weights: of the rankings, ``(*batch,)``.
             smoothing: added to the count of every slot (1 is Laplace's rule), which keeps slots that no vote
                 used possible.
+            restarts: local searches for the reference beyond 18 items, of which the best is kept.
+            generator: of the starts of these searches.
 
         >>> law = RIM.fit(torch.tensor([[0, 1], [0, 1], [1, 0]]), reference=[0, 1])
         >>> law.probs
@@ -113,14 +123,22 @@ class RIM(FactorizedDistribution):
         """
         rows, row_weights = complete_votes(orders, weights)
         check_strength("smoothing", smoothing)
+        check_counts(restarts=restarts)
         n = rows.shape[1]
         if reference is None:
-            order = kemeny(pairwise_counts(rows, row_weights))[0]
+            search = rim_reference(rows, row_weights, smoothing, restarts, generator)
         else:
-            order = reference_order(reference, n)
-        probs, likelihood = insertion_shares(rows, row_weights, order, smoothing)
-        law = RIM(torch.from_numpy(probs).to(orders.device), torch.from_numpy(order).to(orders.device))
-        law.report = FitReport("RIM", float(row_weights.sum()), likelihood, parameters=n * (n - 1) // 2)
+            search = Reference(reference_order(reference, n), None)
+        probs, likelihood = insertion_shares(rows, row_weights, search.order, smoothing)
+        law = RIM(torch.from_numpy(probs).to(orders.device), torch.from_numpy(search.order).to(orders.device))
+        law.report = FitReport(
+            "RIM",
+            float(row_weights.sum()),
+            likelihood,
+            parameters=n * (n - 1) // 2,
+            exact=search.exact,
+            restarts=search.values,
+        )
         return law
 
     @property

@@ -42,10 +42,3 @@ def test_counts_and_smoothing_by_hand():
     assert smooth.report.log_likelihood == pytest.approx(
         float(smooth.log_prob(votes) @ torch.tensor([3.0, 1.0]).double())
     )
-
-
-def test_without_a_reference_it_is_the_consensus():
-    votes = fr.Mallows(torch.tensor([2, 0, 1, 3]), 0.4).sample(
-        (500,), generator=torch.Generator().manual_seed(0)
-    )
-    assert torch.equal(fr.RIM.fit(votes).reference, fr.consensus(votes).order)
