@@ -2,7 +2,7 @@
 
 ``table`` says what each operation is, ``operator`` is what callers use. ``reference`` is the definition in
 plain torch, ``cpu`` the numba kernels (``sets`` and ``lists``, on the words of ``bits``),
-``cuda`` the CUDA C of ``walks.cu``.
+``cuda`` the CUDA C of ``walks.cu`` with ``rows.cu`` or ``warps.cu``.
 """
 
 from factorank.kernels.codes.operator import longest_increasing, transform

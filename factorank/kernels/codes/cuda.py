@@ -1,15 +1,21 @@
-"""The operations on NVIDIA GPUs: picks the kernel of walks.cu by operation and n, and its launch shape."""
+"""The operations on NVIDIA GPUs: picks the kernel by operation and n, and its launch shape.
+
+``rows.cu`` gives a thread to each row, ``warps.cu`` a warp; ``walks.cu`` is what they share.
+"""
 
 import ctypes
 import functools
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from factorank.kernels.codes.table import NO_FAULT, OPERATIONS, Domain, Walk
+from factorank.kernels.codes.table import INSERTION, NO_FAULT, OPERATIONS, Domain, Walk
 from factorank.kernels.gpu.nvrtc import Kernel, pointer
 
+ROW_LIMIT = 256
+"""The length up to which a thread keeps the set of a row in registers; beyond, warps measured faster."""
 _elements = {
     torch.int64: "long long", torch.uint64: "unsigned long long",
     torch.int32: "int", torch.uint32: "unsigned int",
@@ -18,7 +24,23 @@ _elements = {
 }  # fmt: skip
 _sizes = {Domain.PERMUTATION: "n", Domain.SHRINKING: "n - (i)", Domain.GROWING: "(i) + 1"}
 _cells = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
-_scratch_dtypes = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
+
+class Shape(NamedTuple):
+    """How the rows of a launch are laid out."""
+
+    kernel: str
+    """"rows" or "warps"."""
+    cell: int
+    """Bytes of a cell."""
+    threads: int
+    """Of a block."""
+    per_block: int
+    """Rows of a block."""
+    stride: int
+    """From one row to the next in fast memory: cells for "rows", bytes for "warps"."""
+    bytes: int
+    """Fast memory of a block."""
 
 
 def transform(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
@@ -35,65 +57,77 @@ def transform(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
 
 def _launch(source: Tensor, result: Tensor, name: str, fault: Tensor | None) -> None:
     count, n = source.shape
-    what = OPERATIONS[name]
-    # One value of a cell is never that of an item: it stands for all that a cell cannot hold.
-    cell = 1 if n < 1 << 8 else 2 if n < 1 << 16 else 4
-    # Sets of up to 256 in registers, or 1,024 where nothing is scattered; beyond, merging measured faster.
-    most_words = 16 if what.walk is Walk.COUNT and _buffers(name) == 1 else 4
-    words = next((words for words in (1, 4, 16) if n <= 64 * words <= 64 * most_words), 0)
-    merge = what.walk in (Walk.COUNT, Walk.SELECT) and not words
-    words = words if merge or words else 1  # swaps and inverses keep no set
-    most = _most_shared(source.get_device())
-    arguments = [pointer(source), pointer(result), ctypes.c_longlong(count), ctypes.c_int(n)]
-    aligned, threads = False, 128
-    if merge:
-        block = 128 if n <= 512 else 256 if n <= 2048 else 1024
-        per_block, shared = 1, 5 * n * cell
-    else:
-        buffers = _buffers(name)
-        # An odd number of 4-byte banks between rows, so that threads on neighbouring rows do not collide.
-        stride = (-(-n * cell // 4) | 1) * 4 // cell
-        # Threads, and rows unless they are too long: small blocks overlap better, large ones move long rows.
-        block = per_block = threads = 64 if cell == 1 else 128
-        while per_block > 1 and buffers * per_block * stride * cell > (48 << 10):
-            per_block //= 2
-        shared = buffers * per_block * stride * cell
-        starts = (source.data_ptr(), result.data_ptr(), per_block * n * source.element_size())
+    most, processors = _machine(source.get_device())
+    shape = _shape(name, n, most)
+    grid, scratch, spilled = -(-count // shape.per_block), None, shape.bytes > most
+    if spilled:  # rows too long for the fast memory: a few blocks take turns in a buffer of their own
+        grid = min(grid, 4 * processors)
+        scratch = torch.empty(grid * shape.bytes, dtype=torch.uint8, device=source.device)
+    starts = (source.data_ptr(), result.data_ptr(), shape.per_block * n * source.element_size())
+    defines = {"ELEMENT": _elements[source.dtype], "CELL": _cells[shape.cell], "THREADS": shape.threads}
+    if shape.kernel == "rows":
         aligned = all(start % 16 == 0 for start in starts)
-        arguments += [ctypes.c_int(stride), ctypes.c_int(per_block)]
-    grid, scratch = -(-count // per_block), None
-    if shared > most:  # rows too long for the fast memory: a few blocks take turns in a buffer of their own
-        grid = min(grid, 4 * torch.cuda.get_device_properties(source.device).multi_processor_count)
-        scratch = torch.empty(grid * shared // cell, dtype=_scratch_dtypes[cell], device=source.device)
-        shared = 0
-    kernel = _kernel(source.get_device(), name, source.dtype, cell, words, aligned, threads)
-    kernel(min(grid, (1 << 31) - 1), block, shared, *arguments, pointer(scratch), pointer(fault))
-
-
-def _buffers(name: str) -> int:
-    """Rows of cells a walk needs: as BUFFERS in walks.cu."""
-    what = OPERATIONS[name]
-    if what.walk is Walk.SWAP_ENCODE:
-        return 3
-    return 1 if what.walk in (Walk.COUNT, Walk.SELECT) and not name.endswith("insertion") else 2
+        words = 4 if 64 < n <= 256 else 1  # one is enough for walks without a set
+        defines |= {"WORDS": words, "ALIGNED": int(aligned)}
+    else:
+        defines |= {"GROUP": _group(n), "SPILLED": int(spilled)}
+    kernel = _kernel(source.get_device(), name, shape.kernel, tuple(defines.items()))
+    kernel(
+        min(grid, (1 << 31) - 1), shape.threads, 0 if spilled else shape.bytes,
+        pointer(source), pointer(result),
+        ctypes.c_longlong(count), ctypes.c_int(n), ctypes.c_int(shape.stride), ctypes.c_int(shape.per_block),
+        pointer(scratch), pointer(fault),
+    )  # fmt: skip
 
 
 @functools.cache
-def _kernel(
-    device: int, name: str, dtype: torch.dtype, cell: int, words: int, aligned: bool, threads: int
-) -> Kernel:
-    """walk_rows with a set of that many words, or walk_merge for none."""
-    what = OPERATIONS[name]
-    defines = {
-        "ELEMENT": _elements[dtype], "CELL": _cells[cell], "SIZE(i)": _sizes[what.domain],
-        "WALK": int(what.walk), "FORM": what.form,
-        "WORDS": max(words, 1), "ALIGNED": int(aligned), "THREADS": threads,
-    }  # fmt: skip
-    source = Path(__file__).with_name("walks.cu").read_text()
-    options = [f"--define-macro={key}={value}" for key, value in defines.items()]
-    return Kernel(source, "walk_rows" if words else "walk_merge", options)
+def _shape(name: str, n: int, most: int) -> Shape:
+    """``most``: the fast memory that a block may have."""
+    walk, form = OPERATIONS[name].walk, OPERATIONS[name].form
+    if n > ROW_LIMIT and walk in (Walk.COUNT, Walk.SELECT):
+        return _warp_shape(n, form, most)
+    cell = _cell(n)
+    buffers = {Walk.SWAP_ENCODE: 3, Walk.SWAP_DECODE: 2, Walk.INVERT: 2}.get(walk, 1 + (form == INSERTION))
+    # An odd number of 4-byte banks between rows, so that threads on neighbouring rows do not collide.
+    stride = (-(-n * cell // 4) | 1) * 4 // cell
+    # Threads, and rows unless they are too long: small blocks overlap better, large ones move long rows.
+    per_block = threads = 64 if cell == 1 else 128
+    while per_block > 1 and buffers * per_block * stride * cell > (48 << 10):
+        per_block //= 2
+    return Shape("rows", cell, threads, per_block, stride, buffers * per_block * stride * cell)
+
+
+def _warp_shape(n: int, form: int, most: int) -> Shape:
+    cell = _cell(n)
+    # The words of the set, a count for each lane, 32 picks, and the row where results are scattered.
+    stride = 4 * 32 * ((_group(n) | 1) + 1) + 32 * cell + (n * cell if form == INSERTION else 0)
+    stride = -(-stride // 16) * 16
+    per_block = next((warps for warps in (4, 2) if 4 * warps * stride <= most), 1)
+    return Shape("warps", cell, 32 * per_block, per_block, stride, per_block * stride)
+
+
+def _cell(n: int) -> int:
+    """Bytes of a cell. One of its values is never that of an item: it stands for all that it cannot hold."""
+    return 1 if n < 1 << 8 else 2 if n < 1 << 16 else 4
+
+
+def _group(n: int) -> int:
+    """32-bit words of a set of n for each lane of a warp."""
+    return -(-n // (32 * 32))
 
 
 @functools.cache
-def _most_shared(device: int) -> int:
-    return int(getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 48 << 10))
+def _kernel(device: int, name: str, file: str, defines: tuple[tuple[str, object], ...]) -> Kernel:
+    what = OPERATIONS[name]
+    of_walk = (("WALK", int(what.walk)), ("FORM", what.form), ("SIZE(i)", _sizes[what.domain]))
+    options = [f"--define-macro={key}={value}" for key, value in (*of_walk, *defines)]
+    source = "".join(Path(__file__).with_name(f"{part}.cu").read_text() for part in ("walks", file))
+    return Kernel(source, f"walk_{file}", options)
+
+
+@functools.cache
+def _machine(device: int) -> tuple[int, int]:
+    """The fast memory that a block may have, and the number of multiprocessors."""
+    properties = torch.cuda.get_device_properties(device)
+    most = int(getattr(properties, "shared_memory_per_block_optin", 48 << 10))
+    return most, properties.multi_processor_count
