@@ -235,8 +235,10 @@ def transformed(tensor: Tensor, operation: str) -> Tensor:
 
 
 def cannot_check(tensor: Tensor) -> bool:
-    """Whether values cannot be looked at now: while compiling, or capturing a CUDA graph."""
-    return torch.compiler.is_compiling() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+    """Whether values cannot be looked at now: while compiling, inside ``vmap``, or capturing a CUDA graph."""
+    if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return True
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def place_of_fault(fault: Tensor) -> int | None:

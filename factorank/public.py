@@ -40,6 +40,7 @@ from factorank.errors import (
     RatingsError,
     TrainingError,
 )
+from factorank.kernels.dispatch import plain
 from factorank.lexicographic import index_of, permutation_at
 from factorank.models import ItemContext, PermutationModel, TokenContext, register_context
 from factorank.permutations import (
@@ -110,6 +111,7 @@ __all__ = [
     "max_inline_entropy",
     "metrics",
     "permutation_at",
+    "plain",
     "random_cyclic",
     "random_permutations",
     "read_rankings",

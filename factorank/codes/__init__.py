@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from factorank.codes.base import Code
+from factorank.codes.checking import check_code, check_name
 from factorank.codes.fisher_yates import FisherYates
 from factorank.codes.inline import Inline, max_inline_entropy
 from factorank.codes.insertion import Insertion
@@ -38,6 +39,7 @@ def code(name: str | Code) -> Code:
     tensor([4, 3, 2, 1])
     """
     if isinstance(name, Code):
+        check_name(name)
         return name
     make = _codes.get(_aliases.get(name, name))
     if make is None:
@@ -51,10 +53,33 @@ def code_names() -> list[str]:
 
 
 def register_code(name: str, make: Callable[[], Code]) -> None:
-    """Let :func:`code` know a code of your own: ``make()`` returns it, a class will do."""
+    """Let :func:`code` know a code of your own: ``make()`` returns it, a class will do.
+
+    It is checked on every order of up to six items, and refused unless it is a bijection within its domains.
+
+    >>> class Doubtful(Code):
+    ...     name = "doubtful"
+    ...     def sizes(self, n):
+    ...         return Lehmer().sizes(n)
+    ...     def _encode(self, order):
+    ...         return Lehmer().encode(order)
+    ...     def _decode(self, code):
+    ...         return FisherYates().decode(code)
+    >>> register_code("doubtful", Doubtful)
+    Traceback (most recent call last):
+    factorank.errors.CodeError: doubtful is not a bijection: [2, 0, 1] has the code [2, 0, 0], which stands
+    for [2, 1, 0]
+    """
     if name in _codes or name in _aliases:
         raise CodeError(f"there is a code {name!r} already")
-    made = make()
-    if not isinstance(made, Code):
-        raise CodeError(f"a code is a subclass of factorank.Code, but {name!r} makes a {type(made).__name__}")
+    new = make()
+    if not isinstance(new, Code):
+        raise CodeError(f"a code is a subclass of factorank.Code, but {name!r} makes a {type(new).__name__}")
+    check_name(new)
+    if new.name != name:
+        raise CodeError(
+            f"the code that is registered as {name!r} has the name {new.name!r}, by which no saved model"
+            " would find it; both must be the same"
+        )
+    check_code(new)
     _codes[name] = make

@@ -30,16 +30,15 @@ class Code(ABC):
 
     name: str
     """What :func:`factorank.code` finds it by."""
-    title: str
-    """What messages call it; the name unless given."""
     factorized: bool = True
     """Whether every sequence within the domains decodes to a permutation (all codes but inline)."""
     domains_depend_on_n: bool = True
     """Whether position i has another domain in a longer code; if not, lengths can be mixed in a batch."""
 
-    def __init_subclass__(cls) -> None:
-        if "name" in vars(cls) and "title" not in vars(cls):
-            cls.title = cls.name
+    @property
+    def title(self) -> str:
+        """What messages call it; the name unless a code says otherwise."""
+        return self.name
 
     @abstractmethod
     def sizes(self, n: int) -> Tensor:

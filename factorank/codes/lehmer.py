@@ -27,7 +27,10 @@ class Lehmer(KernelCode):
             raise CodeError(f"a Lehmer code counts to the side 'right' or 'left', not {side!r}")
         self.side = side
         self.name = "lehmer" if side == "right" else "left-lehmer"
-        self.title = f"{side}-Lehmer"
+
+    @property
+    def title(self) -> str:
+        return f"{self.side}-Lehmer"
 
     def __repr__(self) -> str:
         return f"Lehmer(side={self.side!r})"

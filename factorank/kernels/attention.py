@@ -3,8 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from factorank.kernels.derivatives import FirstOnly
 
 
 def attend_packed(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
@@ -12,8 +15,20 @@ def attend_packed(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = Fal
 
     ``(rows, tokens, 3, heads, head width)`` to ``(rows, tokens, width)``. ``mask`` is bool, broadcasts to
     ``(rows, heads, query tokens, key tokens)`` and is true where a query may attend. ``causal`` lets token i
-    attend to tokens 0..i, and excludes a mask.
+    attend to tokens 0..i, and excludes a mask. By products and a softmax, which have every derivative.
     """
+    query, key, value = split_heads(qkv)
+    scores = query * query.shape[-1] ** -0.5 @ key.mT
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return merge_heads(scores.softmax(-1) @ value)
+
+
+def attend_by_torch(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+    """The same by torch's fused operator, which has first derivatives only."""
+    qkv = FirstOnly.of(qkv)
     mixed = F.scaled_dot_product_attention(*split_heads(qkv), attn_mask=mask, is_causal=causal)
     return merge_heads(mixed)
 

@@ -7,7 +7,8 @@ the kernels branches on devices, Triton or autocast.
 ========= ================================================ ===============================================
 path      fast                                             plain twin
 ========= ================================================ ===============================================
-attention ``gpu.attention``: short lists in one kernel     ``attention.attend_packed``: torch's
+attention ``gpu.attention``: short lists in one kernel     ``attention.attend_packed``: products and a softmax
+flash     ``attention.attend_by_torch``: torch's operator  ``attention.attend_packed``: the same
 blocks    ``gpu.blocks``: a stack as one operator          ``models.transformer.Block``, one by one
 cache     ``gpu.cache``: the next token through a stack    ``attention.BlockCache``: one by one
 edges     ``gpu.edges``: all rounds as one operator        ``jigsaw.edges.EdgeRound``, one by one
@@ -19,6 +20,8 @@ codes     ``codes.cpu`` (numba), ``codes.cuda`` (CUDA C)   ``codes.reference``: 
 ========= ================================================ ===============================================
 
 The fast paths have first derivatives only. A second derivative raises an error; the plain twins have it.
+Inside of ``torch.func`` (``grad``, ``vmap``, ``jvp``) and of forward-mode differentiation the plain twins of
+the network run by themselves.
 
 The operations on codes are an operator that torch itself dispatches by device; see ``codes``. They have no
 line in ``CONDITIONS``, but ``plain`` holds for them too. Loops that numba compiles and that have no twin, as
@@ -34,11 +37,14 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from factorank.kernels.attention import BlockCache, Cache, attend_packed
+from factorank.kernels.attention import BlockCache, Cache, attend_by_torch, attend_packed
+from factorank.kernels.derivatives import is_transformed
 
-Path = Literal["attention", "blocks", "cache", "edges", "sums", "update", "capture", "recording", "codes"]
+Path = Literal[
+    "attention", "flash", "blocks", "cache", "edges", "sums", "update", "capture", "recording", "codes"
+]
 NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges")
-"""The paths inside of a model's forward pass."""
+"""The paths inside of a model's forward pass that are ours; "flash" is torch's."""
 Parameters = Callable[[], Iterable[Tensor]]
 """Lists the weights of a path; it is called only where the path may run."""
 TRITON = torch.version.cuda is not None and importlib.util.find_spec("triton") is not None
@@ -73,6 +79,7 @@ CONDITIONS: dict[Path, Callable[[Facts], bool]] = {
     "attention": lambda f: (
         f.cuda and f.triton and f.keys_only and f.tokens <= 64 and f.head in (16, 32, 64)
     ),
+    "flash": lambda f: True,
     "blocks": lambda f: (
         f.cuda and f.triton and f.autocast == BF16 and f.dtype == f.weights == F32 and f.keys_only
         and 1 <= f.tokens <= 64 and f.width in (64, 128) and f.head in (16, 32)
@@ -98,6 +105,15 @@ CONDITIONS: dict[Path, Callable[[Facts], bool]] = {
 @contextmanager
 def plain(*paths: Path) -> Iterator[None]:
     """Inside, only the plain twins run: of these paths, or of all if none is named.
+
+    They are slower and have every derivative, as a penalty on a gradient needs:
+
+    >>> import factorank as fr
+    >>> model = fr.PermutationModel(4, "lehmer", width=8, depth=1, heads=2)
+    >>> orders = fr.random_permutations(4, (16,))
+    >>> with fr.plain():
+    ...     gradients = torch.autograd.grad(model.loss(orders).mean(), model.parameters(), create_graph=True)
+    >>> sum(gradient.square().sum() for gradient in gradients).backward()
 
     The switch holds for the thread that enters it, and blocks may nest. Compiled code cannot tell threads
     apart: it runs the plain twins for as long as any thread is inside. Enter the block outside of it.
@@ -132,7 +148,8 @@ def switched_off() -> tuple[str, ...]:
 
 def runs_fast(path: Path, facts: Facts) -> bool:
     """Whether the fast path is taken."""
-    return not is_plain(path) and CONDITIONS[path](facts)
+    fast = not is_plain(path) and CONDITIONS[path](facts)
+    return fast and not ((path == "flash" or path in NETWORK) and is_transformed())
 
 
 def attention(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
@@ -144,7 +161,7 @@ def attention(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) 
         from factorank.kernels.gpu import attention as short
 
         return short.attention(qkv, None if mask is None else mask[:, 0, 0], causal)
-    return attend_packed(qkv, mask, causal=causal)
+    return (attend_by_torch if runs_fast("flash", facts) else attend_packed)(qkv, mask, causal=causal)
 
 
 def blocks(

@@ -22,6 +22,7 @@ from factorank.models import orders
 from factorank.models.conditions import Conditions
 from factorank.models.network import evaluating
 from factorank.models.unmasking import Draw, StratifiedDraw, last
+from factorank.permutations import cannot_check
 
 if TYPE_CHECKING:
     from factorank.models.law import PermutationLaw
@@ -40,6 +41,9 @@ def chunks(
     Those of the same rows follow each other and share their :class:`Conditions`, and so the first evaluation.
     ``drawn``: samples are drawn, not scored, which may take less memory.
     """
+    if torch.compiler.is_compiling():  # a graph is for any number of rows, and its memory is not ours
+        yield dataclasses.replace(law.conditions), slice(None), slice(None)
+        return
     total, limit = law.conditions.rows, CHUNK.get(law.device.type, CHUNK["cpu"]) // at_once
     widest = law.n * max(4 * law.model.width, 2 * law.n)
     rows = max(1, min(total, limit // widest))
@@ -84,7 +88,7 @@ def aligned(law: "PermutationLaw", order: Tensor) -> tuple["PermutationLaw", Ten
         batch = shape
     rows = full.reshape(-1, batch.numel(), law.n) if batch.numel() else full.reshape(0, 0, law.n)
     present = law.conditions.present
-    if present is not None and not bool(((rows >= 0) == present).all()):
+    if present is not None and not cannot_check(rows) and not bool(((rows >= 0) == present).all()):
         raise ModelError("an order has as many items as the list in its context, but some here have not")
     return law, rows, shape
 

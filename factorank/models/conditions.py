@@ -17,7 +17,7 @@ from factorank.errors import ModelError
 from factorank.models import orders
 from factorank.models.context import EncodedContext, encode_context
 from factorank.models.network import evaluating
-from factorank.permutations import check_integer, check_permutation, inverse
+from factorank.permutations import cannot_check, check_integer, check_permutation, inverse
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
@@ -263,8 +263,10 @@ def _flattened(model: "PermutationModel", encoded: EncodedContext | None, batch:
     conditions = Conditions(flat.tokens.shape[0], flat).expand(encoded.tokens.shape[:-2], batch)
     assert conditions.context is not None
     present = conditions.context.present
-    if present is None or bool(present.all()):
+    if present is None or (not cannot_check(present) and bool(present.all())):
         conditions.context.present = None
+    elif cannot_check(present):
+        conditions.present = present if encoded.aligned and model.padded else None
     elif encoded.aligned:
         conditions.present = present
         if not model.padded:

@@ -9,6 +9,7 @@ those and a bool ``(*batch, tokens)`` that is false at padding. Three attributes
 * ``config()``: the keyword arguments that rebuild it, for classes given to :func:`register_context`.
 """
 
+import contextlib
 import dataclasses
 import importlib
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from factorank.errors import ModelError
+from factorank.permutations import cannot_check
 
 
 class ItemContext(nn.Module):
@@ -45,7 +47,7 @@ class ItemContext(nn.Module):
             raise ModelError(
                 f"a context of items is an integer tensor (*batch, n) of ids, not {_described(items)}"
             )
-        if not torch.compiler.is_compiling() and items.device.type == "cpu" and items.numel():
+        if items.device.type == "cpu" and items.numel() and not cannot_check(items):
             low, high = (int(x) for x in items.aminmax())
             if low < -1 or high >= self.items:
                 wrong = low if low < -1 else high
@@ -107,14 +109,24 @@ LIBRARY = {
 }
 """The library's own encoders, by the names that saved models give them. A module is imported when a model
 needs it, so that a saved model loads without its application being imported first."""
-_registered: dict[str, Callable[..., nn.Module]] = {}
+_registered: dict[str, type[nn.Module]] = {}
 
 
-def register_context(name: str, encoder: Callable[..., nn.Module]) -> None:
+def register_context(name: str, encoder: type[nn.Module]) -> None:
     """Let saved models rebuild a context encoder of your own: a class with ``config()``, under a name.
 
     Register it before saving, and again in the program that loads the model.
     """
+    if not (isinstance(encoder, type) and issubclass(encoder, nn.Module)):
+        raise ModelError(
+            "what is registered is the class of an encoder, a subclass of nn.Module, not"
+            f" {_described(encoder)}"
+        )
+    if not callable(getattr(encoder, "config", None)):
+        raise ModelError(
+            f"saved models rebuild an encoder from what its config() returns, the keyword arguments of"
+            f" {encoder.__name__}(…), but {encoder.__name__} has no such method"
+        )
     if name in LIBRARY or _registered.get(name, encoder) is not encoder:
         raise ModelError(f"there is a context encoder {name!r} already")
     _registered[name] = encoder
@@ -159,6 +171,32 @@ class EncodedContext:
     aligned: bool
 
 
+def check_encoder(encoder: Any) -> None:
+    """Refuse a context encoder that is no module: its weights would be neither trained nor saved."""
+    if encoder is not None and not isinstance(encoder, nn.Module):
+        what = f"the class {encoder.__name__}" if isinstance(encoder, type) else f"a {type(encoder).__name__}"
+        raise ModelError(
+            f"{{parameter}} is a module that maps a context to tokens, such as ItemContext(items, width), not"
+            f" {what}",
+            parameter="context",
+        )
+
+
+def joint_batch(context: "EncodedContext | None", batch: torch.Size, *, wider: bool = True) -> torch.Size:
+    """The batch shape of orders or codes and a context; ``wider``: the context may have more rows."""
+    if context is None:
+        return batch
+    rows = context.tokens.shape[:-2]
+    with contextlib.suppress(RuntimeError):
+        joint = torch.broadcast_shapes(batch, rows)
+        if wider or joint == batch:
+            return joint
+    raise ModelError(
+        f"orders, or codes, of batch shape {tuple(batch)} do not go with a context of batch shape"
+        f" {tuple(rows)}: each has a context of its own, or shares that of a batch of 1"
+    )
+
+
 def encode_context(encoder: nn.Module | None, context: Any, n: int, width: int) -> EncodedContext | None:
     """Run a model's encoder on a context and check what it says."""
     if encoder is None:
@@ -170,14 +208,20 @@ def encode_context(encoder: nn.Module | None, context: Any, n: int, width: int) 
             f"this model is conditional on a context for its {type(encoder).__name__}; none was given"
         )
     encoded = encoder(context)
-    tokens, present = encoded if isinstance(encoded, tuple) else (encoded, None)
+    tokens, present = encoded if isinstance(encoded, tuple) and len(encoded) == 2 else (encoded, None)
+    if not isinstance(tokens, Tensor) or not tokens.is_floating_point():
+        raise ModelError(
+            f"{type(encoder).__name__} maps a context to tokens, a floating-point tensor (*batch, tokens,"
+            f" {width}), or to a pair of those and a bool (*batch, tokens); it gave {_described(tokens)}"
+        )
     aligned = bool(getattr(encoder, "aligned", False))
     if tokens.ndim < 2 or tokens.shape[-1] != width or (aligned and tokens.shape[-2] != n):
         wanted = f"(*batch, {n if aligned else 'tokens'}, {width})"
         raise ModelError(f"{type(encoder).__name__} gave tokens of shape {tuple(tokens.shape)}, not {wanted}")
-    if present is not None and present.shape != tokens.shape[:-1]:
+    if present is not None and (present.dtype != torch.bool or present.shape != tokens.shape[:-1]):
         raise ModelError(
-            f"{type(encoder).__name__} gave {tuple(present.shape)} for the padding of {tuple(tokens.shape)}"
+            f"{type(encoder).__name__} gave {present.dtype} {tuple(present.shape)} for the padding of tokens"
+            f" {tuple(tokens.shape)}, which is a bool {tuple(tokens.shape[:-1])}"
         )
     return EncodedContext(tokens, present, aligned)
 

@@ -18,7 +18,7 @@ from factorank.models.law import PermutationLaw
 from factorank.models.network import evaluating
 from factorank.models.partitions import Block, block, confident, entropies, listing, within_entropy
 from factorank.models.unmasking import Chooser, Greedy, Replay, Step, Unmasking, last
-from factorank.permutations import inverse
+from factorank.permutations import cannot_check, inverse
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
@@ -192,7 +192,7 @@ class MaskedLaw(PermutationLaw):
                 if positions.shape[-1] == 0:
                     continue
             remaining = code == mask
-            if self.nfe is None and not bool(remaining.any()):
+            if self.nfe is None and not cannot_check(remaining) and not bool(remaining.any()):
                 return
             shared = step == 0
             if shared:
@@ -238,7 +238,7 @@ def free_positions(conditions: Conditions, free: Tensor) -> int | Tensor:
     if conditions.fixed is None and conditions.present is None:
         return free.shape[-1]
     counts = free.sum(-1)
-    if counts.numel() and bool((counts == counts[0]).all()):
+    if not cannot_check(counts) and counts.numel() and bool((counts == counts[0]).all()):
         return int(counts[0])
     return counts
 

@@ -11,7 +11,7 @@ from factorank.codes import code as find_code
 from factorank.errors import ModelError
 from factorank.models import autoregressive, classical, masked, orders, saving
 from factorank.models.conditions import conditions_for
-from factorank.models.context import context_config, encode_context
+from factorank.models.context import check_encoder, context_config, encode_context, joint_batch
 from factorank.models.law import PermutationLaw
 from factorank.models.network import Network
 from factorank.models.unmasking import checked_unmasking
@@ -91,6 +91,7 @@ class PermutationModel(nn.Module):
             raise ModelError(
                 f"the width must be a multiple of the heads: {width=}, {heads=}", parameter="width"
             )
+        check_encoder(context)
         if context is not None and getattr(context, "width", width) != width:
             raise ModelError(
                 f"the context encoder makes tokens of width {context.width}, the model's are {width} wide"
@@ -157,6 +158,7 @@ class PermutationModel(nn.Module):
         """
         code, present, fault = orders.encoded(self, order)
         encoded = encode_context(self.context, context, self.n, self.width)
+        joint_batch(encoded, code.shape[:-1], wider=False)
         fault = orders.disagreeing(encoded, present, fault)
         if noise is None:
             noise = self.noise(code.shape[:-1], device=code.device, generator=generator)
@@ -189,8 +191,7 @@ class PermutationModel(nn.Module):
         if check and not cannot_check(code):
             orders.check_masked_code(self, code)
         encoded = encode_context(self.context, context, self.n, self.width)
-        if encoded is not None:
-            code = code.expand(*torch.broadcast_shapes(code.shape[:-1], encoded.tokens.shape[:-2]), self.n)
+        code = code.expand(*joint_batch(encoded, code.shape[:-1]), self.n)
         present = None if encoded is None or not encoded.aligned else encoded.present
         hidden = code == -1
         code = torch.where(hidden, self.network.mask_value, code)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from factorank.errors import CodeError, ModelError, PermutationError
 from factorank.models.context import EncodedContext
-from factorank.permutations import as_rows, check_integer, check_permutation, row_name
+from factorank.permutations import as_rows, cannot_check, check_integer, check_permutation, row_name
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
@@ -25,7 +25,7 @@ def encoded(
     """
     check_length(order, model.n)
     padded = model.padded
-    if check_rows and order.device.type == "cpu" and not torch.compiler.is_compiling():
+    if check_rows and order.device.type == "cpu" and not cannot_check(order):
         if model.place_of is None:
             with contextlib.suppress(PermutationError):  # whole orders are checked while they are encoded
                 return model.code.encode(order.to(torch.int64)), None, None
@@ -50,7 +50,7 @@ def disagreeing(
     if context is None or not context.aligned or context.present is None:
         return fault
     differs = (~context.present if present is None else context.present ^ present).any(-1)
-    if differs.device.type == "cpu" and not torch.compiler.is_compiling() and bool(differs.any()):
+    if differs.device.type == "cpu" and not cannot_check(differs) and bool(differs.any()):
         raise ModelError(
             "an order has as many items as the list in its context, but some here have not; both are padded"
             " with -1, which needs a code whose domains do not depend on n (insertion, left-lehmer)"
@@ -76,9 +76,12 @@ def decoded(model: "PermutationModel", code: Tensor, present: Tensor | None) -> 
 def check(model: "PermutationModel", order: Tensor, *, sequences: bool = False) -> bool:
     """Refuse what are not orders of n items, or of fewer, padded with -1, where the code allows that.
 
-    Says whether there is padding. ``sequences`` takes any values in the range, as inline laws do.
+    Says whether there is padding, or may be where values cannot be looked at. ``sequences`` takes any values
+    in the range, as inline laws do.
     """
     check_length(order, model.n)
+    if cannot_check(order):
+        return model.padded
     if order.numel() == 0:
         return False
     negative = order < 0

@@ -257,3 +257,60 @@ def test_a_law_keeps_nothing_of_the_weights(objective):
             parameter.mul_(1.5)
     torch.testing.assert_close(law.log_prob(orders), model.distribution(**exact(objective)).log_prob(orders))
     assert (law.log_prob(orders) - before).abs().max() > 0.01
+
+
+def test_an_encoder_is_a_module():
+    for context, match in (
+        (lambda x: x, "not a function"),
+        (fr.ItemContext, "not the class ItemContext"),
+        ([1], "not a list"),
+    ):
+        with pytest.raises(ModelError, match=f"context is a module that maps a context to tokens.*{match}"):
+            fr.PermutationModel(4, "lehmer", width=16, depth=1, heads=2, context=context)
+
+
+def test_only_what_can_be_rebuilt_is_registered():
+    with pytest.raises(ModelError, match=r"what its config\(\) returns.*but Linear has no such method"):
+        fr.register_context("mine", torch.nn.Linear)
+    for encoder in (lambda width: None, fr.ItemContext(3, 8)):
+        with pytest.raises(ModelError, match=r"a subclass of nn\.Module, not"):
+            fr.register_context("mine", encoder)
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+@pytest.mark.parametrize("aligned", [True, False])
+def test_a_context_of_another_batch(objective, aligned):
+    encoder = fr.ItemContext(9, 16)
+    encoder.aligned = aligned
+    model = small_model(4, "insertion", objective, context=encoder)
+    orders, items = fr.random_permutations(4, (6,)), torch.randint(9, (6, 4))
+    for batch in ((5, 4), (6, 6, 4), (2, 4)):
+        context = torch.randint(9, batch)
+        with pytest.raises(ModelError, match=r"batch shape \(6,\) do not go with a context of batch shape"):
+            model.loss(orders, context)
+    with pytest.raises(
+        ModelError, match=r"batch shape \(6,\) do not go with a context of batch shape \(5,\)"
+    ):
+        model.logits(model.code.encode(orders), items[:5])
+    with pytest.raises(ModelError, match=r"a law of batch shape \(6,\) takes orders"):
+        model.distribution(items, unmask="left-to-right").log_prob(orders[:5])
+    shared = model.loss(orders, items[:1], generator=torch.Generator().manual_seed(0))
+    each = model.loss(orders, items[:1].expand(6, 4), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(shared, each)
+
+
+def test_what_is_no_encoding_is_refused():
+    class Strange(torch.nn.Module):
+        def forward(self, answer):
+            return answer
+
+    model = small_model(4, "lehmer", context=Strange())
+    tokens = torch.zeros(2, 3, 16)
+    for answer, match in (
+        ({"tokens": tokens}, "it gave dict"),
+        ((tokens, None, None), "it gave tuple"),
+        (tokens.long(), r"it gave torch.int64"),
+        ((tokens, torch.ones(2, 3)), r"gave torch.float32 \(2, 3\) for the padding of tokens \(2, 3, 16\)"),
+    ):
+        with pytest.raises(ModelError, match=match):
+            model.distribution(answer, nfe=1)

@@ -2,7 +2,8 @@
 
 ``transform`` is registered with torch as ``factorank::transform``. It runs numba on the CPU, CUDA C compiled
 at first use on NVIDIA GPUs, and plain torch elsewhere, where either is missing, and inside of
-``dispatch.plain``. It works inside ``torch.compile(fullgraph=True)`` and under CUDA graph capture.
+``dispatch.plain``. It works inside ``torch.compile(fullgraph=True)`` and ``vmap``, and under CUDA graph
+capture.
 """
 
 import functools
@@ -93,3 +94,12 @@ _library.impl("transform", _plain, "CompositeExplicitAutograd")
 _library.impl("transform", _on_cpu, "CPU")
 _library.impl("transform", _on_cuda, "CUDA")
 torch.library.register_fake("factorank::transform", _shapes, lib=_library)
+
+
+@torch.library.register_vmap("factorank::transform", lib=_library)
+def _rows_of_rows(info, in_dims, rows, name, check):  # type: ignore[no-untyped-def]
+    """Inside of ``vmap`` nothing waits for a fault: no row is said to be at fault."""
+    rows = rows.movedim(in_dims[0], 0)
+    result, _ = transform(rows.flatten(0, 1), name, check=False)
+    fault = torch.full((info.batch_size,), NO_FAULT, device=rows.device)
+    return (result.view(rows.shape), fault), (0, 0)

@@ -12,7 +12,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from factorank.kernels.derivatives import first_derivative_only
 
 
 def attention(qkv: Tensor, present: Tensor | None, causal: bool) -> Tensor:
@@ -146,7 +147,7 @@ def _remember(ctx: Any, inputs: tuple[Tensor, Tensor | None, bool], output: Tens
     ctx.save_for_backward(qkv, present)
 
 
-@once_differentiable
+@first_derivative_only
 def _gradients(ctx: Any, grad_mixed: Tensor) -> tuple[Tensor, None, None]:
     qkv, present = ctx.saved_tensors
     return torch.ops.factorank.short_attention_backward(grad_mixed, qkv, present, ctx.causal), None, None

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from factorank.kernels.derivatives import first_derivative_only
 from factorank.kernels.gpu.block_launches import (
     BlockWeights,
     Launches,
@@ -217,7 +217,7 @@ class _Blocks(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx, grad_y):  # type: ignore[no-untyped-def]
         present, seeds, *rest = ctx.saved_tensors
         kept, parameters = rest[: ctx.kept], rest[ctx.kept :]

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 import triton
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from factorank.kernels.derivatives import first_derivative_only
 from factorank.kernels.gpu import edge_kernels as kernels
 
 VALUE, DIRECTIONS, MIXES = 16, 4, 8
@@ -183,7 +183,7 @@ class _Rounds(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx, grad_y):  # type: ignore[no-untyped-def]
         weights, *saved = ctx.saved_tensors
         grad_x, grad_weights, grad_best_fit, *rest = torch.ops.factorank.edge_rounds_backward(

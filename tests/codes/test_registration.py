@@ -1,0 +1,124 @@
+"""Codes of a user's own: what is no code is found out when it is registered."""
+
+import pytest
+import torch
+
+import factorank as fr
+from factorank.codes import code_names
+from factorank.codes.checking import check_code
+
+
+class Mine(fr.Code):
+    """The insertion code under another name; tests spoil a part of it."""
+
+    name = "mine"
+
+    def sizes(self, n):
+        return fr.Insertion().sizes(n)
+
+    def _encode(self, order):
+        return fr.Insertion().encode(order)
+
+    def _decode(self, code):
+        return fr.Insertion().decode(code)
+
+
+class TwoOrdersOneCode(Mine):
+    def _encode(self, order):
+        code = super()._encode(order)
+        return torch.where(code.sum(-1, keepdim=True) == 1, 0, code)
+
+
+class DecodesAnother(Mine):
+    def _decode(self, code):
+        return super()._decode(code).flip(-1)
+
+
+class OutsideOfTheDomains(Mine):
+    def sizes(self, n):
+        return fr.Lehmer().sizes(n)
+
+
+class TooManyCodes(Mine):
+    def sizes(self, n):
+        return torch.full((n,), n)
+
+
+class WrongSizes(Mine):
+    def sizes(self, n):
+        return list(range(1, n + 1))
+
+
+class OtherDtype(Mine):
+    def _encode(self, order):
+        return super()._encode(order).to(torch.int32)
+
+
+class OnlyFromFive(Mine):
+    """Right for fewer than five items."""
+
+    def _encode(self, order):
+        return super()._encode(order) if order.shape[-1] < 5 else torch.zeros_like(order)
+
+
+class NotOfAPrefix(Mine):
+    domains_depend_on_n = False
+
+    def sizes(self, n):
+        return torch.arange(1, n + 1)
+
+    def _encode(self, order):
+        return fr.Lehmer().encode(order).flip(-1)
+
+    def _decode(self, code):
+        return fr.Lehmer().decode(code.flip(-1))
+
+
+class Nameless(fr.Code):
+    sizes, _encode, _decode = Mine.sizes, Mine._encode, Mine._decode
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (TwoOrdersOneCode, r"not a bijection: the orders \[0, 1\] and \[1, 0\] have one code, \[0, 0\]"),
+        (DecodesAnother, r"not a bijection: \[0, 1\] has the code \[0, 1\], which stands for \[1, 0\]"),
+        (
+            OutsideOfTheDomains,
+            r"the code of \[0, 1\] is \[0, 1\], outside of the domains: sizes\(2\) is \[2, 1\]",
+        ),
+        (TooManyCodes, r"sizes\(2\) is \[2, 2\], which makes 4 codes for the 2 orders of 2 items"),
+        (WrongSizes, r"sizes\(1\) is an int64 tensor \(1,\), not list"),
+        (OtherDtype, r"torch\.int64 \(1, 1\), not torch\.int32 \(1, 1\)"),
+        (OnlyFromFive, r"not a bijection: the orders \[0, 1, 2, 3, 4\] and"),
+        (NotOfAPrefix, r"domains_depend_on_n = False.* does not begin with that of"),
+        (Nameless, r"a code has a name.*Nameless has none; give the class one: name = "),
+        (type("Blank", (Mine,), {"name": ""}), r"Blank has ''"),
+        (type("Other", (Mine,), {"name": "other"}), r"registered as 'mine' has the name 'other'"),
+    ],
+)
+def test_what_is_no_code_is_refused(make, match):
+    before = code_names()
+    with pytest.raises(fr.CodeError, match=match):
+        fr.register_code("mine", make)
+    assert code_names() == before
+
+
+def test_a_code_without_a_name_makes_no_model():
+    with pytest.raises(fr.CodeError, match="Nameless has none"):
+        fr.PermutationModel(4, Nameless(), width=8, depth=1, heads=2)
+
+
+@pytest.mark.parametrize("name", code_names())
+def test_the_librarys_codes_pass(name):
+    check_code(fr.code(name))
+
+
+def test_a_good_one_is_registered():
+    fr.register_code("mine", Mine)
+    try:
+        assert fr.code("mine").title == "mine"
+        model = fr.PermutationModel(4, "mine", width=8, depth=1, heads=2)
+        assert fr.is_permutation(model.distribution(nfe=2).sample((50,))).all()
+    finally:
+        fr.codes._codes.pop("mine")
