@@ -1,6 +1,6 @@
 """The public names of factorank, nothing else. ``import factorank`` offers them, loaded at first use."""
 
-from factorank import baselines, jigsaw, metrics, rerank, unscramble, votes
+from factorank import baselines, jigsaw, leaderboard, metrics, rerank, unscramble, votes
 from factorank.codes import (
     Code,
     FisherYates,
@@ -18,6 +18,8 @@ from factorank.distances import cayley, footrule, hamming, kendall, rho, ulam
 from factorank.distributions import (
     GRIM,
     RIM,
+    BradleyTerry,
+    Davidson,
     FitReport,
     FitWarning,
     GeneralizedMallows,
@@ -26,6 +28,8 @@ from factorank.distributions import (
     PartialOrders,
     PermutationDistribution,
     PlackettLuce,
+    RaoKupper,
+    Thurstone,
     Uniform,
     consensus,
 )
@@ -41,6 +45,7 @@ from factorank.errors import (
     TrainingError,
 )
 from factorank.kernels.dispatch import plain
+from factorank.leaderboard import Leaderboard
 from factorank.lexicographic import index_of, permutation_at
 from factorank.models import ItemContext, PermutationModel, TokenContext, register_context
 from factorank.permutations import (
@@ -59,8 +64,10 @@ from factorank.training import TrainResult, TrainSettings, train
 __all__ = [
     "GRIM",
     "RIM",
+    "BradleyTerry",
     "Code",
     "CodeError",
+    "Davidson",
     "DistributionError",
     "FactorankError",
     "FisherYates",
@@ -70,6 +77,7 @@ __all__ = [
     "Inline",
     "Insertion",
     "ItemContext",
+    "Leaderboard",
     "Lehmer",
     "Mallows",
     "Mixture",
@@ -82,8 +90,10 @@ __all__ = [
     "Ranker",
     "Rankings",
     "RankingsError",
+    "RaoKupper",
     "Ratings",
     "RatingsError",
+    "Thurstone",
     "TokenContext",
     "TrainResult",
     "TrainSettings",
@@ -106,6 +116,7 @@ __all__ = [
     "jigsaw",
     "kendall",
     "law_items",
+    "leaderboard",
     "load_law",
     "load_ratings",
     "max_inline_entropy",

@@ -26,7 +26,7 @@ LAYERS = [
     ["models"],
     ["training"],
     ["baselines"],
-    ["votes", "rerank", "jigsaw", "unscramble"],
+    ["votes", "leaderboard", "rerank", "jigsaw", "unscramble"],
     ["experiments"],
     ["figures"],
     ["public", "__init__"],

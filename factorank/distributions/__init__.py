@@ -4,6 +4,7 @@ Importing the package registers how every law is conditioned.
 """
 
 from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.comparisons import BradleyTerry, ComparisonLaw, Davidson, RaoKupper
 from factorank.distributions.conditioning.amp import AMP
 from factorank.distributions.conditioning.approximate import AMPConditioned
 from factorank.distributions.conditioning.conditioned import (
@@ -27,6 +28,7 @@ from factorank.distributions.parameters import permutation
 from factorank.distributions.partial_orders import PartialOrders
 from factorank.distributions.plackett_luce import PlackettLuce
 from factorank.distributions.rim import RIM
+from factorank.distributions.thurstone import Thurstone
 from factorank.distributions.uniform import Uniform
 
 __all__ = [
@@ -34,6 +36,8 @@ __all__ = [
     "GRIM",
     "RIM",
     "AMPConditioned",
+    "BradleyTerry",
+    "ComparisonLaw",
     "Conditioned",
     "ConditionedByEnumeration",
     "ConditionedByRejection",
@@ -42,6 +46,7 @@ __all__ = [
     "ConditionedPlackettLuce",
     "ConditionedUniform",
     "Consensus",
+    "Davidson",
     "FitError",
     "FitReport",
     "FitWarning",
@@ -52,7 +57,9 @@ __all__ = [
     "PartialOrders",
     "PermutationDistribution",
     "PlackettLuce",
+    "RaoKupper",
     "RareObservation",
+    "Thurstone",
     "Uniform",
     "consensus",
     "expected_kendall",

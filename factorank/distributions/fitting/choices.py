@@ -1,6 +1,6 @@
 """The likelihood of the choices in rankings under Plackett-Luce: the data, who beats whom, the ascent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -153,10 +153,12 @@ def improve(
     return improved - improved.mean()
 
 
-def explain(edges: np.ndarray) -> tuple[list[str], list[np.ndarray], np.ndarray]:
+def explain(
+    edges: np.ndarray, names: Sequence[str] | None = None
+) -> tuple[list[str], list[np.ndarray], np.ndarray]:
     """Why there is no maximum, the groups that go apart, and the level, in nats, to which each item goes.
 
-    ``edges`` says who was ever placed above whom, bool ``(n, n)``.
+    ``edges`` says who was ever placed above whom, bool ``(n, n)``. ``names`` are those of the items.
     """
     parts = groups(edges)
     depth = np.zeros(len(parts), dtype=np.int64)
@@ -173,19 +175,19 @@ def explain(edges: np.ndarray) -> tuple[list[str], list[np.ndarray], np.ndarray]
     if len(apart) > 1:
         reasons.append(
             "the logits are not determined: no ranking compares"
-            f" {', or '.join(f'{_names(part)} with the rest' for part in apart[1:])}"
+            f" {', or '.join(f'{_names(part, names)} with the rest' for part in apart[1:])}"
         )
     winners = [parts[k] for k in range(len(parts)) if between[k, k + 1 :].any() and not between[:k, k].any()]
     losers = [parts[k] for k in range(len(parts)) if between[:k, k].any() and not between[k, k + 1 :].any()]
     if winners:
         reasons.append(
             "the likelihood has no maximum: nothing else is ever placed above"
-            f" {'; '.join(_names(part) for part in winners)}, and nothing else below"
-            f" {'; '.join(_names(part) for part in losers)}, so their logits go apart for ever"
+            f" {'; '.join(_names(part, names) for part in winners)}, and nothing else below"
+            f" {'; '.join(_names(part, names) for part in losers)}, so their logits go apart for ever"
         )
     return reasons, parts, level
 
 
-def _names(part: np.ndarray) -> str:
-    listed = ", ".join(str(item) for item in part[:10].tolist())
+def _names(part: np.ndarray, names: Sequence[str] | None) -> str:
+    listed = ", ".join(str(item) if names is None else repr(names[item]) for item in part[:10].tolist())
     return f"item {listed}" if len(part) == 1 else f"items {listed}{', …' if len(part) > 10 else ''}"

@@ -1,0 +1,196 @@
+"""Newton's method for laws of comparisons, for many data sets on the same pairs at once.
+
+The parameters are one vector: the score of each item (or a coefficient for each feature of the items), the
+effects of the covariates, and the tie parameter. Counts ``(sets, rows, 3)`` may differ from set to set, as
+they do under the bootstrap; pairs and covariates are shared.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factorank.distributions.comparisons.battles import Battles
+from factorank.distributions.comparisons.links import Link
+
+SETS_AT_ONCE = 64
+"""Data sets that are solved together: their matrices should fit into the cache."""
+
+
+class Design:
+    """How the rows of some battles depend on the parameters, and how sums over the rows are formed.
+
+    ``features (items, columns)`` replace the scores of the items by coefficients of the features. The tie
+    parameter is free unless ``fixed_tie`` is given.
+    """
+
+    def __init__(
+        self, battles: Battles, link: Link, features: np.ndarray | None, fixed_tie: float | None
+    ) -> None:
+        self.link, self.n, self.fixed_tie = link, battles.items, fixed_tie
+        self.first, self.second = torch.from_numpy(battles.first), torch.from_numpy(battles.second)
+        dense = torch.from_numpy(battles.covariates)
+        self.by_item = features is None
+        if features is not None:
+            table = torch.from_numpy(features)
+            dense = torch.cat([table[self.first] - table[self.second], dense], 1)
+        self.dense = dense
+        self.scores = self.n if self.by_item else 0
+        self.size = self.scores + dense.shape[1] + (fixed_tie is None)
+
+    def differences(self, parameters: Tensor) -> Tensor:
+        """The differences of the scores ``(sets, rows)`` from parameters ``(sets, size)``."""
+        effects = parameters[:, self.scores : self.scores + self.dense.shape[1]]
+        difference = effects @ self.dense.T
+        if self.by_item:
+            difference = difference + parameters[:, self.first] - parameters[:, self.second]
+        return difference
+
+    def tie(self, parameters: Tensor) -> Tensor:
+        """The tie parameter ``(sets, 1)``."""
+        if self.fixed_tie is None:
+            return parameters[:, -1:]
+        return parameters.new_full((len(parameters), 1), self.fixed_tie)
+
+    def vector(self, d: Tensor, t: Tensor) -> Tensor:
+        """The sum over the rows of slopes to d and t ``(sets, rows)`` as slopes to the parameters."""
+        parts = []
+        if self.by_item:
+            zero = d.new_zeros((len(d), self.n))
+            parts.append(zero.index_add(1, self.first, d).index_add(1, self.second, d, alpha=-1))
+        parts.append(d @ self.dense)
+        if self.fixed_tie is None:
+            parts.append(t.sum(1, keepdim=True))
+        return torch.cat(parts, 1)
+
+    def matrix(self, dd: Tensor, dt: Tensor, tt: Tensor) -> Tensor:
+        """The sum over the rows of products of slopes ``(sets, rows)``: ``(sets, size, size)``."""
+        sets, k, s = len(dd), self.dense.shape[1], self.scores
+        result = dd.new_zeros((sets, self.size, self.size))
+        if self.by_item:
+            flat = dd.new_zeros((sets, s * s))
+            for a, b, sign in (
+                (self.first, self.first, 1),
+                (self.second, self.second, 1),
+                (self.first, self.second, -1),
+                (self.second, self.first, -1),
+            ):
+                flat.index_add_(1, a * s + b, dd, alpha=sign)
+            result[:, :s, :s] = flat.view(sets, s, s)
+            if k:
+                crossed = dd[:, :, None] * self.dense
+                mixed = dd.new_zeros((sets, s, k)).index_add(1, self.first, crossed)
+                mixed = mixed.index_add(1, self.second, crossed, alpha=-1)
+                result[:, :s, s : s + k], result[:, s : s + k, :s] = mixed, mixed.mT
+        if k:
+            result[:, s : s + k, s : s + k] = torch.einsum("br,rk,rl->bkl", dd, self.dense, self.dense)
+        if self.fixed_tie is None:
+            column = self.vector(dt, tt)
+            result[:, -1, :], result[:, :, -1] = column, column
+        return result
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The end of an ascent, for each data set: ``parameters (sets, size)`` and the rest ``(sets,)``."""
+
+    parameters: Tensor
+    log_likelihood: Tensor
+    iterations: int
+    converged: Tensor
+
+
+def climb(
+    design: Design,
+    counts: Tensor,
+    start: Tensor,
+    *,
+    penalty: float = 0.0,
+    max_iterations: int = 100,
+    tolerance: float = 1e-9,
+) -> Maximum:
+    """The maximum of the penalised likelihood for counts ``(sets, rows, 3)``, from ``start (size,)``.
+
+    The log-likelihood is concave. A step that does not raise it is halved until it does; a tie parameter at
+    the end of its range is approached and not crossed.
+    """
+    ends = [
+        _climb(design, part, start.expand(len(part), -1), penalty, max_iterations, tolerance)
+        for part in counts.split(SETS_AT_ONCE)
+    ]
+    return Maximum(
+        torch.cat([end.parameters for end in ends]),
+        torch.cat([end.log_likelihood for end in ends]),
+        max(end.iterations for end in ends),
+        torch.cat([end.converged for end in ends]),
+    )
+
+
+def _climb(
+    design: Design, counts: Tensor, start: Tensor, penalty: float, max_iterations: int, tolerance: float
+) -> Maximum:
+    parameters = start.clone()
+    goal = tolerance * counts.sum((1, 2)) / max(design.size, 1)
+    value, likelihood = _value(design, counts, parameters, penalty)
+    done = torch.zeros(len(counts), dtype=torch.bool)
+    for iteration in range(max_iterations):
+        slope, matrix = slopes(design, counts, parameters, penalty)
+        done = slope.abs().amax(1) <= goal
+        if bool(done.all()):
+            return Maximum(parameters, likelihood, iteration, done)
+        step = torch.linalg.solve(gauged(design, matrix), slope)
+        step = step * (5 / step.abs().amax(1, keepdim=True)).clamp(max=1)
+        gain = (slope * step).sum(1)
+        length = torch.where(done, 0.0, torch.ones_like(gain))
+        for _ in range(40):
+            tried = parameters + length[:, None] * step
+            tried_value, tried_likelihood = _value(design, counts, tried, penalty)
+            # Near the maximum the gain is below the rounding of the sum.
+            enough = tried_value >= value + 1e-4 * length * gain - 1e-12 * value.abs()
+            if bool(enough.all()):
+                break
+            length = torch.where(enough, length, length / 2)
+        parameters = torch.where(enough[:, None], tried, parameters)
+        value = torch.where(enough, tried_value, value)
+        likelihood = torch.where(enough, tried_likelihood, likelihood)
+    return Maximum(parameters, likelihood, max_iterations, done)
+
+
+def _value(design: Design, counts: Tensor, parameters: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
+    tie = design.tie(parameters)
+    log = design.link.log_probs(design.differences(parameters), tie)
+    terms = torch.where(counts > 0, counts * log, 0.0)
+    likelihood = terms.sum((1, 2))
+    likelihood = torch.where(tie[:, 0] > design.link.least_tie, likelihood, -torch.inf)
+    if design.fixed_tie is not None:
+        likelihood = terms.sum((1, 2))
+    scores = parameters[:, : design.scores or design.dense.shape[1]]
+    return likelihood - penalty / 2 * scores.square().sum(1), likelihood
+
+
+def slopes(design: Design, counts: Tensor, parameters: Tensor, penalty: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The gradient ``(sets, size)`` and minus the Hessian ``(sets, size, size)``."""
+    at = design.link.derivatives(design.differences(parameters), design.tie(parameters))
+
+    def summed(values: Tensor) -> Tensor:
+        return torch.where(counts > 0, counts * values, 0.0).sum(-1)
+
+    slope = design.vector(summed(at.d), summed(at.t))
+    matrix = -design.matrix(summed(at.dd), summed(at.dt), summed(at.tt))
+    if penalty:
+        size = design.scores or design.dense.shape[1]
+        slope[:, :size] -= penalty * parameters[:, :size]
+        matrix.diagonal(dim1=1, dim2=2)[:, :size] += penalty
+    return slope, matrix
+
+
+def gauged(design: Design, matrix: Tensor) -> Tensor:
+    """The matrix made invertible: adding a constant to all scores changes nothing, so it is penalised."""
+    if not design.by_item:
+        return matrix
+    s = design.scores
+    result = matrix.clone()
+    scale = matrix.diagonal(dim1=1, dim2=2)[:, :s].mean(1).clamp(min=1e-300) / s
+    result[:, :s, :s] += scale[:, None, None]
+    return result

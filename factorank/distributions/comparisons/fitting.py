@@ -1,0 +1,223 @@
+"""Fits of the laws of comparisons: the maximum, whether there is one, and how far it can be trusted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factorank.distributions.comparisons.ascent import Design, climb, gauged, slopes
+from factorank.distributions.comparisons.battles import TIE, Battles
+from factorank.distributions.comparisons.links import Link
+from factorank.distributions.fitting.choices import explain
+from factorank.distributions.fitting.graphs import strongly_connected
+from factorank.distributions.fitting.report import FitError
+
+Covariance = Literal["information", "sandwich"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fit to some battles: where the maximum is, and what its errors are computed from."""
+
+    design: Design
+    battles: Battles
+    parameters: Tensor
+    """Scores or coefficients of the features, effects of the covariates, the tie parameter: ``(size,)``."""
+    penalty: float
+    log_likelihood: float
+    iterations: int
+    converged: bool
+    features: np.ndarray | None = None
+
+    @property
+    def counts(self) -> Tensor:
+        """The counts ``(1, rows, 3)``."""
+        return torch.from_numpy(self.battles.counts)[None]
+
+    def covariance(self, kind: Covariance = "information") -> Tensor:
+        """The covariance ``(size, size)`` of the parameters, the scores being those of mean zero.
+
+        "information": the inverse of the observed information. "sandwich": right also where the law is
+        wrong, or where the comparisons of a group depend on each other (White, 1980; Liang and Zeger, 1986).
+        """
+        inverse = self._inverse()
+        if kind == "information":
+            result = inverse
+        elif kind == "sandwich":
+            result = inverse @ self._meat() @ inverse
+        else:
+            raise FitError(f"a covariance is by 'information' or 'sandwich', not {kind!r}")
+        return self._centred(result)
+
+    def scores(self, parameters: Tensor | None = None) -> Tensor:
+        """The scores of the items ``(…, n)`` of mean zero, from parameters ``(…, size)``."""
+        parameters = self.parameters if parameters is None else parameters
+        if self.features is None:
+            scores = parameters[..., : self.design.n]
+        else:
+            scores = parameters[..., : self.features.shape[1]] @ torch.from_numpy(self.features).T
+        return scores - scores.mean(-1, keepdim=True)
+
+    def score_covariance(self, kind: Covariance = "information") -> Tensor:
+        """The covariance ``(n, n)`` of the scores of the items."""
+        whole = self.covariance(kind)
+        if self.features is None:
+            return whole[: self.design.n, : self.design.n]
+        table = torch.from_numpy(self.features)
+        table = table - table.mean(0)
+        return table @ whole[: table.shape[1], : table.shape[1]] @ table.T
+
+    def refits(
+        self, sets: int, generator: torch.Generator | None = None, *, one_step: bool = False
+    ) -> Tensor:
+        """The scores ``(sets, n)`` of fits to battles drawn with replacement, by groups where there are some.
+
+        ``one_step`` takes a single Newton step from the maximum instead of a whole fit: the first-order
+        approximation, for data so large that the two agree.
+        """
+        counts = torch.from_numpy(resampled(self.battles, sets, generator))
+        if one_step:
+            zero = self.parameters.expand(len(counts), -1)
+            slope, _ = slopes(self.design, counts, zero, self.penalty)
+            parameters = self.parameters + slope @ self._inverse()
+        else:
+            parameters = climb(self.design, counts, self.parameters, penalty=self.penalty).parameters
+        return self.scores(parameters)
+
+    def _inverse(self) -> Tensor:
+        _, matrix = slopes(self.design, self.counts, self.parameters[None], self.penalty)
+        return torch.linalg.inv(gauged(self.design, matrix))[0]
+
+    def _meat(self) -> Tensor:
+        """The sum over groups, or single comparisons, of the outer products of their gradients."""
+        design, counts = self.design, self.counts
+        at = design.link.derivatives(
+            design.differences(self.parameters[None]), design.tie(self.parameters[None])
+        )
+
+        def summed(values: Tensor) -> Tensor:
+            return torch.where(counts > 0, counts * values, 0.0).sum(-1)
+
+        if self.battles.group is None:
+            return design.matrix(summed(at.d**2), summed(at.d * at.t), summed(at.t**2))[0]
+        d, t = summed(at.d)[0], summed(at.t)[0]
+        group = torch.from_numpy(self.battles.group)
+        each = torch.zeros((int(group.max()) + 1, design.size), dtype=d.dtype)
+        if design.by_item:
+            flat = each.view(-1)
+            flat.index_add_(0, group * design.size + design.first, d)
+            flat.index_add_(0, group * design.size + design.second, d, alpha=-1)
+        k = design.dense.shape[1]
+        each[:, design.scores : design.scores + k].index_add_(0, group, d[:, None] * design.dense)
+        if design.fixed_tie is None:
+            each[:, -1].index_add_(0, group, t)
+        return each.T @ each
+
+    def _centred(self, covariance: Tensor) -> Tensor:
+        if self.features is not None:
+            return covariance
+        s = self.design.scores
+        centre = torch.eye(len(covariance), dtype=covariance.dtype)
+        centre[:s, :s] -= 1 / s
+        return centre @ covariance @ centre
+
+
+def fit_battles(
+    battles: Battles,
+    link: Link,
+    *,
+    features: Any = None,
+    penalty: float = 0.0,
+    max_iterations: int = 100,
+    tolerance: float = 1e-9,
+    names: Sequence[str] | None = None,
+) -> Fitted:
+    """The maximum of the likelihood, or an error that says why there is none and what helps.
+
+    ``names`` are those of the items, for the error.
+    """
+    table = None if features is None else _checked_features(features, battles.items)
+    fixed_tie = _fixed_tie(battles, link)
+    design = Design(battles, link, table, fixed_tie)
+    if not penalty:
+        _check_maximum(battles, design, names)
+    start = torch.zeros(design.size, dtype=torch.float64)
+    if fixed_tie is None:
+        start[-1] = 0.0 if link.least_tie == -torch.inf else 0.5
+    end = climb(
+        design,
+        torch.from_numpy(battles.counts)[None],
+        start,
+        penalty=penalty,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+    )
+    parameters = end.parameters[0]
+    if design.by_item:
+        parameters[: design.scores] -= parameters[: design.scores].mean()
+    return Fitted(
+        design,
+        battles,
+        parameters,
+        penalty,
+        float(end.log_likelihood[0]),
+        end.iterations,
+        bool(end.converged[0]),
+        table,
+    )
+
+
+def resampled(battles: Battles, sets: int, generator: torch.Generator | None) -> np.ndarray:
+    """Counts ``(sets, rows, 3)`` of battles drawn with replacement: one by one, or group by group."""
+    seed = int(torch.randint(2**62, (), generator=generator))
+    random = np.random.default_rng(seed)
+    if battles.group is not None:
+        groups = int(battles.group.max()) + 1
+        times = random.multinomial(groups, np.full(groups, 1 / groups), size=sets)
+        return times[:, battles.group, None] * battles.counts
+    shares = battles.counts.reshape(-1) / battles.total
+    drawn = random.multinomial(round(battles.total), shares, size=sets)
+    return drawn.reshape(sets, *battles.counts.shape).astype(np.float64)
+
+
+def _fixed_tie(battles: Battles, link: Link) -> float | None:
+    """The tie parameter where it is not fitted: the link has none, or there are no ties."""
+    if not link.tie_parameter:
+        return 0.0
+    ties = battles.counts[:, TIE]
+    if not ties.any():
+        return link.least_tie
+    if not (battles.counts.sum() - ties.sum()) > 0:
+        raise FitError("every comparison is a tie: the scores and the share of ties are not determined")
+    return None
+
+
+def _check_maximum(battles: Battles, design: Design, names: Sequence[str] | None) -> None:
+    if design.by_item:
+        edges = battles.beats()
+        if battles.items > 1 and not strongly_connected(edges):
+            reasons, _, _ = explain(edges, names)
+            raise FitError("; ".join(reasons) + "; a penalty above 0 settles it", parameter="penalty")
+    columns = design.dense
+    if columns.shape[1] and int(torch.linalg.matrix_rank(columns)) < columns.shape[1]:
+        raise FitError(
+            "the columns of features and covariates are linearly dependent over the comparisons: their"
+            " coefficients are not determined; leave one out, or a penalty above 0 settles it"
+        )
+
+
+def _checked_features(features: Any, items: int) -> np.ndarray:
+    table = features.detach().cpu().numpy() if isinstance(features, Tensor) else np.asarray(features)
+    if table.ndim != 2 or len(table) != items or table.dtype.kind not in "iufb":
+        raise FitError(
+            f"features are numbers (items, columns), {items} rows, not {table.dtype} of shape {table.shape}",
+            parameter="features",
+        )
+    table = table.astype(np.float64)
+    if not np.isfinite(table).all():
+        row = int((~np.isfinite(table)).any(1).argmax())
+        raise FitError(f"features are finite numbers, but those of item {row} are not", parameter="features")
+    return table

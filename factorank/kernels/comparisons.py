@@ -1,0 +1,37 @@
+"""Compiled loops over comparisons of two items. Imported only when they run, since numba loads slowly."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def add_up(first, second, codes, weights, table):  # type: ignore[no-untyped-def]
+    """Add the weight of each comparison to ``table[low, high, outcome]``.
+
+    The outcome, 0 if the first item wins, 1 if the second, 2 for a tie, is turned with the pair.
+    """
+    for row in range(len(first)):
+        a, b, code = first[row], second[row], codes[row]
+        if a < b:
+            table[a, b, code] += weights[row]
+        else:
+            table[b, a, 1 - code if code < 2 else 2] += weights[row]
+
+
+@njit(cache=True)
+def largest_errors(errors, scale, up, down, out):  # type: ignore[no-untyped-def]
+    """``out[draw, j]``: the largest error of j less k where ``up[j, k]``, of k less j where ``down[j, k]``.
+
+    Errors are divided by the spread of the pair, ``scale[j, k]`` being one over it.
+    """
+    draws, n = errors.shape
+    for draw in range(draws):
+        for j in range(n):
+            mine, largest = errors[draw, j], -np.inf
+            for k in range(n):
+                value = (mine - errors[draw, k]) * scale[j, k]
+                if up[j, k] and value > largest:
+                    largest = value
+                if down[j, k] and -value > largest:
+                    largest = -value
+            out[draw, j] = largest

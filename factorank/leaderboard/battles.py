@@ -1,0 +1,182 @@
+"""Tables of battles, as people have them: who met whom, and who won."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from factorank.distributions.comparisons.battles import FIRST, SECOND, TIE
+from factorank.errors import RankingsError
+
+COLUMNS = {
+    "model_a": ("model_a", "a", "left", "player_a", "item_a", "first"),
+    "model_b": ("model_b", "b", "right", "player_b", "item_b", "second"),
+    "winner": ("winner", "outcome", "result", "win"),
+    "count": ("count", "weight", "counts", "n"),
+    "judge": ("judge", "group", "voter", "user"),
+}
+"""The names that columns go by, in any case; the first is the one that is asked for."""
+WORDS = {
+    FIRST: ("model_a", "a", "left", "first", "player_a", "item_a", "win", "1-0"),
+    SECOND: ("model_b", "b", "right", "second", "player_b", "item_b", "loss", "0-1"),
+    TIE: (
+        "tie",
+        "draw",
+        "both",
+        "tie (bothbad)",
+        "bothbad",
+        "both_bad",
+        "tie (both bad)",
+        "equal",
+        "1/2-1/2",
+    ),
+}
+"""The words for an outcome, in any case. The name of the winner itself is understood as well."""
+
+
+@dataclass(frozen=True)
+class BattleTable:
+    """Battles of named items, checked: one row a battle, or a kind of battle with its count."""
+
+    items: tuple[str, ...]
+    pairs: np.ndarray
+    outcomes: np.ndarray
+    """0 if the first item of the pair won, 1 if the second, 2 for a tie."""
+    counts: np.ndarray | None = None
+    judges: np.ndarray | None = None
+
+
+def battle_table(table: Any) -> BattleTable:
+    """Battles from a table with the columns ``model_a``, ``model_b``, ``winner`` and, if there are such,
+    ``count`` and ``judge``: a dict of columns, a pandas or polars frame, or a structured numpy array.
+
+    >>> battle_table({"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_a", "tie"]}).outcomes
+    array([0, 2])
+    """
+    if isinstance(table, BattleTable):
+        return table
+    columns = _columns(table)
+    names = {what: _column(columns, what, required=what not in ("count", "judge")) for what in COLUMNS}
+    left, right = (np.asarray(columns[names[what]]) for what in ("model_a", "model_b"))
+    rows = len(left)
+    for name in names.values():
+        if name and len(columns[name]) != rows:
+            raise RankingsError(f"column {name!r} has {len(columns[name])} rows, {names['model_a']!r} {rows}")
+    if not rows:
+        raise RankingsError("a leaderboard needs at least one battle, but the table has no rows")
+    items, pairs = _numbered(left, right, names)
+    same = pairs[:, 0] == pairs[:, 1]
+    if same.any():
+        row = int(same.argmax())
+        raise RankingsError(f"row {row}: {items[pairs[row, 0]]!r} is compared with itself")
+    if len(items) < 2:
+        raise RankingsError("a leaderboard ranks at least two items")
+    outcomes = _outcomes(np.asarray(columns[names["winner"]]), names["winner"], items, pairs)
+    counts = None if not names["count"] else _counts(np.asarray(columns[names["count"]]), names["count"])
+    judges = None if not names["judge"] else np.asarray(columns[names["judge"]])
+    return BattleTable(items, pairs, outcomes, counts, judges)
+
+
+def _columns(table: Any) -> Mapping[str, Any]:
+    if isinstance(table, Mapping):
+        columns = table
+    elif isinstance(table, np.ndarray) and table.dtype.names:
+        columns = {name: table[name] for name in table.dtype.names}
+    elif hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        columns = {str(name): table[name] for name in table.columns}
+    else:
+        raise RankingsError(
+            "battles are a table: a dict of columns, a pandas or polars frame, or a structured numpy array,"
+            f" not {type(table).__name__}"
+        )
+    return {
+        str(name): column.to_numpy() if hasattr(column, "to_numpy") else column
+        for name, column in columns.items()
+    }
+
+
+def _column(columns: Mapping[str, Any], what: str, *, required: bool) -> str:
+    """The name of the column that holds ``what``, "" if there is none."""
+    by_lower = {name.strip().lower(): name for name in columns}
+    for name in COLUMNS[what]:
+        if name in by_lower:
+            return by_lower[name]
+    if required:
+        raise RankingsError(
+            f"battles need a column {what!r}; the table has {', '.join(map(repr, columns)) or 'none'}"
+        )
+    return ""
+
+
+def _numbered(
+    left: np.ndarray, right: np.ndarray, names: dict[str, str]
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """The names of the items, sorted, and the pairs as numbers."""
+    for column, what in ((left, "model_a"), (right, "model_b")):
+        missing = _missing(column)
+        if missing.any():
+            raise RankingsError(f"row {int(missing.argmax())}: column {names[what]!r} holds no name")
+    both = np.concatenate([left, right])
+    if both.dtype.kind in "iu":
+        values, index = np.unique(both, return_inverse=True)
+        items = tuple(str(value) for value in values.tolist())
+    else:
+        numbers: dict[Any, int] = {}
+        index = np.fromiter((numbers.setdefault(name, len(numbers)) for name in both.tolist()), np.int64)
+        items = tuple(str(name) for name in numbers)
+        by = np.argsort(np.array(items), kind="stable")
+        place = np.empty(len(by), np.int64)
+        place[by] = np.arange(len(by))
+        items, index = tuple(items[i] for i in by), place[index]
+    return items, np.ascontiguousarray(index.reshape(2, -1).T)
+
+
+def _missing(column: np.ndarray) -> np.ndarray:
+    if column.dtype.kind == "f":
+        return np.isnan(column)
+    if column.dtype.kind == "O":
+        return np.array([value is None or value != value or value == "" for value in column.tolist()], bool)
+    return np.zeros(len(column), bool) if column.dtype.kind in "iub" else column == ""
+
+
+def _outcomes(column: np.ndarray, name: str, items: tuple[str, ...], pairs: np.ndarray) -> np.ndarray:
+    values, index = np.unique(column.astype(str), return_inverse=True)
+    index = index.reshape(-1)
+    number = {item: place for place, item in enumerate(items)}
+    meaning = {word: code for code, words in WORDS.items() for word in words}
+    codes = np.full(len(values), -1)
+    winners = np.full(len(values), -1)
+    for place, value in enumerate(values.tolist()):
+        if value in number:
+            winners[place] = number[value]
+        elif value.strip().lower() in meaning:
+            codes[place] = meaning[value.strip().lower()]
+    result, winner = codes[index], winners[index]
+    result = np.where((winner >= 0) & (winner == pairs[:, 0]), FIRST, result)
+    result = np.where((winner >= 0) & (winner == pairs[:, 1]), SECOND, result)
+    if (result < 0).any():
+        row = int((result < 0).argmax())
+        why = (
+            "which did not take part in this battle"
+            if winner[row] >= 0
+            else "but a winner is 'model_a', 'model_b', 'tie' or the name of one of the two"
+        )
+        raise RankingsError(f"row {row}: column {name!r} holds {column[row : row + 1].tolist()[0]!r}, {why}")
+    return result
+
+
+def _counts(column: np.ndarray, name: str) -> np.ndarray:
+    try:
+        values = column.astype(np.float64)
+    except (TypeError, ValueError):
+        raise RankingsError(f"column {name!r} holds something that is no number") from None
+    bad = ~np.isfinite(values) | (values < 0)
+    if bad.any():
+        row = int(bad.argmax())
+        raise RankingsError(
+            f"row {row}: column {name!r} holds {column[row : row + 1].tolist()[0]!r}; a count is 0 or more"
+        )
+    if not values.any():
+        raise RankingsError(f"column {name!r} holds no count above 0")
+    return values
