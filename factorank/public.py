@@ -1,6 +1,6 @@
 """The public names of factorank, nothing else. ``import factorank`` offers them, loaded at first use."""
 
-from factorank import baselines, jigsaw, leaderboard, metrics, rerank, unscramble, votes
+from factorank import baselines, jigsaw, leaderboard, losses, metrics, rerank, unscramble, votes
 from factorank.codes import (
     Code,
     FisherYates,
@@ -119,6 +119,7 @@ __all__ = [
     "leaderboard",
     "load_law",
     "load_ratings",
+    "losses",
     "max_inline_entropy",
     "metrics",
     "permutation_at",

@@ -21,7 +21,7 @@ LAYERS = [
     ["kernels"],
     ["permutations", "lexicographic", "distances", "assignment"],
     ["codes"],
-    ["metrics"],
+    ["metrics", "losses"],
     ["distributions", "data"],
     ["models"],
     ["training"],

@@ -1,0 +1,118 @@
+"""Listwise losses, for those who train networks of their own on preferences; no loop runs over places.
+
+They are tensor operations only, without synchronisation, and compile whole.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from factorank.errors import FactorankError
+
+Unranked = Literal["below", "incomparable"]
+
+
+def plackett_luce(
+    scores: Tensor,
+    order: Tensor,
+    top_k: int | None = None,
+    ties: Tensor | None = None,
+    *,
+    unranked: Unranked = "incomparable",
+) -> Tensor:
+    r"""The negative log-likelihood, in nats, of orders under Plackett and Luce's law: ``(*batch,)``.
+
+    .. math:: -\sum_{i < k} \Bigl( s_{x_i} - \log \sum_{j \ge i} e^{s_{x_j}} \Bigr)
+
+    Sums run in float64, so that scores may lie hundreds of nats apart. Items are not checked: an index that
+    is out of range is an error of ``gather``.
+
+    Args:
+        scores: of the items, ``(*batch, n)``, larger is better.
+        order: the items, best first, ``(*batch, m)``; -1 pads.
+        top_k: count the first k choices only; the items after them are what they were chosen from.
+        ties: bool ``(*batch, m)``, true where an item is tied with the next. Tied items are each chosen from
+            themselves and all that follow (Breslow, 1974): their order does not matter.
+        unranked: what is meant by items that an order does not list: they take no part ("incomparable"), or
+            they come after all that are listed ("below").
+
+    >>> scores = torch.tensor([0.0, 2.0, 1.0], requires_grad=True)
+    >>> loss = plackett_luce(scores, torch.tensor([1, 2, 0]))
+    >>> loss
+    tensor(0.7209, grad_fn=<ToCopyBackward0>)
+    >>> optimizer = torch.optim.SGD([scores], lr=0.5)
+    >>> for _ in range(100):
+    ...     optimizer.zero_grad()
+    ...     plackett_luce(scores, torch.tensor([[0, 1, 2], [0, 2, 1]])).mean().backward()
+    ...     optimizer.step()
+    >>> int(scores.argmax())
+    0
+    """
+    if unranked not in ("below", "incomparable"):
+        raise FactorankError(f"unranked is 'below' or 'incomparable', not {unranked!r}", parameter="unranked")
+    if top_k is not None and top_k < 1:
+        raise FactorankError(f"{{parameter}} is at least 1, not {top_k}", parameter="top_k")
+    batch = torch.broadcast_shapes(scores.shape[:-1], order.shape[:-1])
+    every = scores.double().expand(*batch, scores.shape[-1])
+    order = order.long().expand(*batch, order.shape[-1])
+    listed = order >= 0
+    chosen = every.gather(-1, torch.where(listed, order, 0)).masked_fill(~listed, -torch.inf)
+    largest = every.detach().amax(-1, keepdim=True)
+    weights = (chosen - largest).exp()
+    left = weights.flip(-1).cumsum(-1).flip(-1)
+    if unranked == "below":
+        left = left + ((every - largest).exp() * _unlisted(order, scores.shape[-1])).sum(-1, keepdim=True)
+    if ties is not None:
+        left = left.gather(-1, _first_of_ties(ties.expand_as(order)))
+    # What is hundreds of nats below the best underflows; the chosen item itself is still part of its sum.
+    gone = left < torch.finfo(torch.float64).tiny
+    total = torch.where(gone, 1.0, left).log().masked_fill(gone, -torch.inf) + largest
+    total = torch.maximum(total, chosen)
+    terms = torch.where(listed, total - chosen, 0.0)
+    return terms[..., :top_k].sum(-1).to(scores.dtype)
+
+
+def listwise_dpo(
+    log_probs: Tensor,
+    reference_log_probs: Tensor,
+    order: Tensor,
+    beta: float = 0.1,
+    top_k: int | None = None,
+    ties: Tensor | None = None,
+) -> Tensor:
+    r"""Direct preference optimisation from rankings of several answers: ``(*batch,)``, in nats.
+
+    Plackett and Luce's loss of the implicit rewards :math:`\beta (\log p - \log p_{\text{reference}})` of the
+    answers. With two answers it is the usual loss of pairs.
+
+    Args:
+        log_probs: of each answer under the model that is trained, ``(*batch, answers)``.
+        reference_log_probs: the same under the model that it started from.
+        order: the answers, best first, ``(*batch, m)``; -1 pads.
+        beta: how far the model may leave the reference: the smaller, the farther.
+        top_k, ties: as for :func:`plackett_luce`.
+
+    Rafailov et al., "Direct preference optimization", 2023 (their appendix has the listwise form).
+
+    >>> ours, theirs = torch.tensor([-4.0, -5.0]), torch.tensor([-5.0, -5.0])
+    >>> torch.allclose(
+    ...     listwise_dpo(ours, theirs, torch.tensor([0, 1]), beta=0.5),
+    ...     -torch.nn.functional.logsigmoid(torch.tensor(0.5)),
+    ... )
+    True
+    """
+    return plackett_luce(beta * (log_probs - reference_log_probs), order, top_k, ties)
+
+
+def _unlisted(order: Tensor, n: int) -> Tensor:
+    """Bool ``(*batch, n)``: the items that an order ``(*batch, m)``, -1 pads, does not list."""
+    every = torch.ones((*order.shape[:-1], n + 1), dtype=torch.bool, device=order.device)
+    return every.scatter(-1, torch.where(order >= 0, order, n), False)[..., :n]
+
+
+def _first_of_ties(ties: Tensor) -> Tensor:
+    """The first place of the tied group that each place belongs to, from ``ties (*batch, m)``."""
+    places = torch.arange(ties.shape[-1], device=ties.device).expand_as(ties)
+    with_previous = torch.nn.functional.pad(ties[..., :-1], (1, 0))
+    return torch.where(with_previous, 0, places).cummax(-1).values
