@@ -57,8 +57,9 @@ def new_ranker(n: int) -> Ranker:
     values = torch.randint(1, 6, (len(users),), generator=generator).tolist()
     ratings = Ratings.from_rows(users, items.flatten().tolist(), [float(value) for value in values])
     setting = preset("default", n=n)
-    model, names = new_model(setting, ratings)
-    return Ranker(model.eval(), Catalogue(ratings.ids, None, names), torch.linspace(31, 1, n), setting)
+    model, features = new_model(setting, ratings)
+    catalogue = Catalogue(ratings.ids, None, features.names)
+    return Ranker(model.eval(), catalogue, torch.linspace(31, 1, n), setting)
 
 
 def drawn_lists(ids: Sequence[Any], users: int, n: int, r: int) -> tuple[torch.Tensor, torch.Tensor]:

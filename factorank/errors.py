@@ -77,6 +77,10 @@ class RankingsError(FactorankError):
         return RankingsError(f"{places[self.row]}: the ranking {self.fault}", parameter=self.parameter)
 
 
+class RankerWarning(UserWarning):
+    """Something that was told to a ranker has no effect."""
+
+
 class RankerError(FactorankError):
     """A baseline ranker cannot be fitted to the data, or score the lists."""
 

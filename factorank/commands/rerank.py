@@ -15,9 +15,6 @@ from factorank.files import write_json, write_whole
 if TYPE_CHECKING:
     from factorank.rerank import Reranking
 
-RATINGS = "ratings.safetensors"
-"""The ratings that a ranker was made from, beside it: its test users are those that it is measured on."""
-
 
 @dataclass(kw_only=True)
 class RerankFit:
@@ -67,25 +64,25 @@ class RerankFit:
         from factorank.data.ratings import load_ratings
         from factorank.experiments.rerank import learn
         from factorank.rerank import Setting, preset
+        from factorank.rerank.users import split_users
 
         setting = preset(self.preset, **options_for(self, Setting))
         columns = {"user": self.user, "item": self.item, "rating": self.rating}
         read = load_ratings(self.file, **columns, titles=self.titles, missing=self.missing)
         if read.repeated:
             out = counted(read.repeated, "row")
-            print(f"{self.file}: {out} left out: the user rates the item again further down")
+            print(f"{self.file}: {out} left out: the user rates the item again later")
         least = {"min_item_ratings": self.min_item_ratings, "min_user_ratings": self.min_user_ratings}
         ratings = read.filter(item_count=self.items, **least)
         counts = len(ratings), ratings.item_count, len(ratings.items)
         print("{}: {:,} users, {:,} items, {:,} ratings".format(ratings.source or self.file, *counts))
-        ranker = learn(setting, ratings, self.out, max_seconds=self.max_seconds)
+        ranker = learn(setting, split_users(ratings), self.out, max_seconds=self.max_seconds)
         result = ranker.result
         assert result is not None
         if result.stopped == "interrupted":
             print(f"stopped; the same command goes on from {self.out}", file=sys.stderr)
             return 130
         print(result)
-        ratings.save(self.out / RATINGS)
         print(f"written to {self.out}; factorank rerank eval {self.out} measures it")
         return 0
 
@@ -106,8 +103,8 @@ class RerankPredict:
     than 20."""
     by: Literal["gain", "place", "mode", "sample"] = "gain"
     """What the list is sorted by: expected gain, expected place, the likeliest order, or one sample."""
-    references: int = 16
-    """Random references to average over."""
+    references: int | None = None
+    """Random references to average over, 4 unless given; more is better and slower."""
     nfe: int | None = None
     """Network evaluations; 1 unless given, n for autoregressive rankers."""
     seed: int = 0
@@ -119,6 +116,7 @@ class RerankPredict:
         import torch
 
         from factorank.rerank import Ranker, read_user
+        from factorank.rerank.reranking import REFERENCES
 
         if self.out is not None and self.out.suffix not in (".csv", ".json"):
             raise FactorankError(f"--out is a file .csv or .json, not {self.out}")
@@ -133,7 +131,7 @@ class RerankPredict:
             k=min(10, max(1, length // 2)) if self.k is None else self.k,
             by=self.by,
             nfe=self.nfe,
-            references=self.references,
+            references=self.references or REFERENCES,
             samples=256,
             generator=torch.Generator().manual_seed(self.seed),
         )
@@ -159,37 +157,47 @@ class RerankEval:
     """Baselines to compare with; none if empty."""
     by: Literal["gain", "place", "mode", "sample"] = "gain"
     """What the list is sorted by: expected gain, mean place, the likeliest order, or one sample."""
-    references: int = 8
-    """Random references to average over."""
+    references: int | None = None
+    """Random references to average over, 4 unless given; more is better and slower."""
     lists: int = 1000
     """Lists to measure on, at least."""
-    on: Literal["test", "validation"] = "test"
-    """The users to measure on; settings are chosen on validation users."""
+    on: Literal["test", "validation"] | None = None
+    """The users to measure on: test users, unless the run has none. Settings are chosen on validation users,
+    so that a run looks a little better on them than it is."""
     out: Path | None = None
     """The folder for rerank.jsonl and the figures; RUN/eval unless given."""
 
     def run(self) -> int:
         from factorank.baselines.rankers import RANKERS
-        from factorank.data.ratings import Ratings
         from factorank.experiments.record import provenance, write_results
         from factorank.experiments.rerank import baseline_rows, evaluate
         from factorank.figures.rerank import calibration_figure, rerank_figure
         from factorank.rerank import Query, Ranker
         from factorank.rerank.evaluation import Evaluation
+        from factorank.rerank.reranking import REFERENCES
+        from factorank.rerank.users import load_users
 
         if unknown := [name for name in self.baselines if name not in RANKERS]:
             raise FactorankError(f"there is no baseline {unknown[0]!r}; there are {', '.join(RANKERS)}")
         ranker = Ranker.load(self.source)
-        if not (self.source / RATINGS).exists():
-            raise FactorankError(f"{self.source}: {RATINGS} is missing, so there are no users to measure on")
-        ratings = Ratings.load(self.source / RATINGS)
+        users = load_users(self.source)
+        on = self.on or ("test" if "test" in users else "validation")
+        if self.baselines and "validation" not in users:
+            raise FactorankError(
+                f"{self.source}: the run has no validation users to tune baselines on; name none",
+                parameter="baselines",
+            )
+        if on not in users:
+            raise FactorankError(f"{self.source}: the run has no {on} users; it has {', '.join(users)}")
+        if self.on is None and on == "validation":
+            print("the run has no test users; measured on the validation users, which chose its weights\n")
         seed = 0 if ranker.setting is None else ranker.setting.seed
-        query = Query(by=self.by, references=self.references, samples=None)
+        query = Query(by=self.by, references=self.references or REFERENCES, samples=None)
         evaluation = Evaluation(self.n, self.r, lists=self.lists, query=query, seed=seed)
-        rows, bins = evaluate(ranker, ratings, evaluation, on=self.on)
+        rows, bins = evaluate(ranker, users[on], evaluation, on=on)
         sizes = tuple(dict.fromkeys(row["n"] for row in rows))
         for name in self.baselines:
-            rows += baseline_rows(name, ratings, replace(evaluation, ns=sizes), on=self.on, seeds=(seed,))
+            rows += baseline_rows(name, users, replace(evaluation, ns=sizes), on=on, seeds=(seed,))
         source = provenance(command_line())
         out = self.out or self.source / "eval"
         write_results(out / "rerank.jsonl", [row | source for row in rows])

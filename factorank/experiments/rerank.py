@@ -26,18 +26,13 @@ from factorank.rerank.evaluation import Evaluation, draw_lists, evaluate_baselin
 from factorank.rerank.evaluation import evaluate as evaluate_ranker
 from factorank.rerank.evaluation.scores import ranked, score_order, training_precision
 from factorank.rerank.expected_gain import mean_gains
+from factorank.rerank.users import split_users
 
 USERS = "users.safetensors"
 """The file of a run with the NDCG of the unobserved items of each user, by ``seed/n/r/k``."""
 TRAINED = ("label", "reference", "masks", "width", "depth", "heads", "dropout", "item_dropout", "rank")
 """Settings that every row of a ranker holds."""
 USUAL = Evaluation()
-
-
-def split_users(ratings: Ratings, seed: int = 0) -> dict[str, Ratings]:
-    """The ratings of the training, validation and test users."""
-    parts = ratings.split(validation=0.1, test=0.1, seed=seed)
-    return dict(zip(("train", "validation", "test"), parts, strict=True))
 
 
 def run(
@@ -66,28 +61,31 @@ def run(
         if record.measured_already(folder, facts):
             continue
         source = record.provenance(call_of(setting, evaluation, on))
-        ranker = learn(setting, ratings, folder, **options)
+        users = split_users(ratings)
+        ranker = learn(setting, users, folder, **options)
         if ranker.result is not None and ranker.result.stopped == "interrupted":
             break
         user_scores: dict[str, Tensor] = {}
-        rows, bins = evaluate(ranker, ratings, seeded, on=on, user_scores=user_scores)
+        rows, bins = evaluate(ranker, users[on], seeded, on=on, user_scores=user_scores)
         record.write_results(folder / "calibration.jsonl", [row | source for row in bins])
         write_whole(folder / USERS, save(user_scores))
         record.write_measured(folder, facts, [row | source for row in rows])
     return gather(out)
 
 
-def learn(setting: Setting, ratings: Ratings, out: str | Path | None = None, **options: Any) -> Ranker:
+def learn(
+    setting: Setting, users: dict[str, Ratings], out: str | Path | None = None, **options: Any
+) -> Ranker:
     """Train a ranker on the training users; the weights are those that are best on validation users.
 
     ``options`` go to ``train``: ``max_seconds``, ``device``, ``compile``, … The same call resumes the run in
     ``out``.
     """
-    users = split_users(ratings)
     setting = replace(setting, precision=options.get("precision", setting.precision))
     if len(users["validation"].users_with(setting.n)):
         options = {"watch": watcher(setting, users["train"], users["validation"])} | options
-    return Ranker.fit(users["train"], users["validation"], setting=setting, out=out, **options)
+    validation, test = users["validation"], users["test"]
+    return Ranker.fit(users["train"], validation, test=test, setting=setting, out=out, **options)
 
 
 def watcher(setting: Setting, train: Ratings, validation: Ratings) -> Callable[[Any], dict[str, float]]:
@@ -119,12 +117,11 @@ def evaluate(
     on: str = "test",
     user_scores: dict[str, Tensor] | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of a ranker on the test users of ratings, and rows of its calibration."""
-    users = split_users(ratings)[on]
-    rows, bins = evaluate_ranker(ranker, users, evaluation, user_scores=user_scores)
+    """Rows of a ranker on the ratings of other users, which ``on`` names, and rows of its calibration."""
+    rows, bins = evaluate_ranker(ranker, ratings, evaluation, user_scores=user_scores)
     model, setting = ranker.model, ranker.setting
     about = {
-        "data": users.source,
+        "data": ratings.source,
         "method": "factorank",
         "layout": None if setting is None else setting.layout,
         "code": model.code.name,
@@ -167,7 +164,7 @@ def evaluate_baselines(
         source = record.provenance(f"factorank.experiments.rerank.evaluate_baselines({words})")
         user_scores: dict[str, Tensor] = {}
         rows = baseline_rows(
-            name, ratings, evaluation, on=on, seeds=seeds, options=own, user_scores=user_scores
+            name, split_users(ratings), evaluation, on=on, seeds=seeds, options=own, user_scores=user_scores
         )
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / USERS, save(user_scores))
@@ -177,7 +174,7 @@ def evaluate_baselines(
 
 def baseline_rows(
     name: str,
-    ratings: Ratings,
+    users: dict[str, Ratings],
     evaluation: Evaluation = USUAL,
     *,
     on: str = "test",
@@ -188,15 +185,14 @@ def baseline_rows(
     """Fit a baseline for each n, tuned on validation users, and measure it on the same lists as rankers."""
     from factorank.baselines import rankers
 
-    users, own = split_users(ratings), dict(options or {})
-    rows = []
+    own, rows = dict(options or {}), []
     for n in evaluation.sizes(users[on]):
         started = time.perf_counter()
         baseline = rankers.ranker(name, **own)
         baseline.fit(users["train"], users["validation"], n=n, k=10 if n > 10 else 5)
         about = {
             "experiment": "rerank",
-            "data": ratings.source,
+            "data": users["train"].source,
             "method": name,
             **dict.fromkeys(("layout", "code", "objective", "unmask", "nfe")),
             "on": on,

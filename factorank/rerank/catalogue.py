@@ -5,10 +5,12 @@ import difflib
 import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from factorank.errors import FactorankError, RatingsError
@@ -20,17 +22,25 @@ Item = Hashable
 class Catalogue:
     """The items of a ranker: their ids, their titles if there are any, the names of their features.
 
-    An id is looked up as it is, then as text or number, then as a title.
+    An id is looked up as it is, then as text or number, then as a title. ``scales`` are the centre and the
+    width of each feature: the model reads a number as (number - centre) / width.
 
-    >>> catalogue = Catalogue([10, 20], ["Toy Story", "Heat"])
+    >>> catalogue = Catalogue([10, 20], ["Toy Story", "Heat"], ["year"], [(1980.0, 20.0)])
     >>> [catalogue.index(name) for name in (10, "20", "Heat")]
     [0, 1, 1]
+    >>> catalogue.feature_row("Alien", {"year": 1990})
+    [0.5]
     """
 
     def __init__(
-        self, ids: Sequence[Any], titles: Sequence[str] | None = None, features: Sequence[str] = ()
+        self,
+        ids: Sequence[Any],
+        titles: Sequence[str] | None = None,
+        features: Sequence[str] = (),
+        scales: Sequence[tuple[float, float]] | None = None,
     ) -> None:
         self.ids, self.titles, self.features = list(ids), None if titles is None else list(titles), features
+        self.scales = [(0.0, 1.0)] * len(features) if scales is None else list(scales)
         self._index: dict[Any, int] = {name: index for index, name in enumerate(self.ids)}
         for index, name in enumerate(self.ids):
             self._index.setdefault(str(name), index)
@@ -50,6 +60,13 @@ class Catalogue:
         if index is not None and item in self._ambiguous:
             raise FactorankError(f"several items are called {item!r}; name it by its id")
         return index
+
+    @cached_property
+    def sorted_ids(self) -> tuple[Tensor, Tensor] | None:
+        """The ids in ascending order and the index of each, or None if they are not all whole numbers."""
+        if not self.ids or not all(isinstance(name, int) and abs(name) < 2**62 for name in self.ids):
+            return None
+        return tuple(torch.tensor(self.ids, dtype=torch.int64).sort())  # type: ignore[return-value]
 
     def near(self, item: Item, most: int = 3) -> list[str]:
         """Titles, or ids of text, that are spelt like an item that the catalogue does not hold.
@@ -75,15 +92,17 @@ class Catalogue:
         return names
 
     def feature_row(self, item: Item, features: Mapping[str, float] | Sequence[float]) -> list[float]:
-        """The features of a new item in the order of the model's; NaN where a mapping leaves them out."""
+        """The features of a new item in the order and the units of the model's; NaN where a mapping leaves
+        them out."""
         known = ", ".join(self.features)
         if isinstance(features, Mapping):
             if unknown := [name for name in features if name not in self.features]:
                 raise FactorankError(f"{item!r} comes with {unknown[0]!r}; the features are {known}")
-            return [float(features.get(name, np.nan)) for name in self.features]
+            features = [features.get(name, np.nan) for name in self.features]
         if (count := len(features)) != (wanted := len(self.features)):
             raise FactorankError(f"{item!r} comes with {count} features; there are {wanted}: {known}")
-        return [float(value) for value in features]
+        numbers = zip(features, self.scales, strict=True)
+        return [(float(value) - centre) / width for value, (centre, width) in numbers]
 
 
 def read_user(path: str | os.PathLike[str]) -> list[str] | dict[str, float]:

@@ -20,14 +20,16 @@ def expected_gain(places: Tensor, lengths: Tensor, table: Tensor) -> Tensor:
     return (places * table.to(places)[lengths][:, None, :]).sum(-1)
 
 
-def sort_by(score: Tensor, observed: Tensor, present: Tensor) -> Tensor:
+def sort_by(score: Tensor, observed: Tensor, present: Tensor, keys: Tensor) -> Tensor:
     """Orders ``(rows, n)``, the highest score first, -1 past the end; observed items keep their order.
 
     ``observed (rows, r)`` are places in the list, best first, -1 pads. The scores decide which places of the
-    answer observed items take; the observed order decides which of them stands where. Equal scores keep the
-    order of the list.
+    answer observed items take; the observed order decides which of them stands where. Equal scores go by
+    the ``keys (rows, n)`` of their items.
     """
-    order = torch.where(present, score, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+    shuffle = keys.argsort(-1)
+    score = torch.where(present, score, -torch.inf).gather(-1, shuffle)
+    order = shuffle.gather(-1, score.argsort(dim=-1, descending=True, stable=True))
     return torch.where(present, with_observed_order(order, observed), -1)
 
 

@@ -1,5 +1,8 @@
 """Numbers that training ratings give for each item; they stand beside its embedding."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -11,12 +14,26 @@ SHRINK = 5.0
 """Ratings of average height that every mean is shrunk by."""
 PAIR_SHRINK = 20.0
 """Users, without a preference, that every covariance of two items is shrunk by."""
-MOST_ITEMS = 20_000
-"""Beyond this many items their covariances do not fit the memory."""
+MOST_ITEMS = 6_000
+"""So many items, the most rated ones, have their covariances taken; memory and time grow with their square
+and cube. The factors of the others are regressions on the points of the users."""
+POINT_SHRINK = 10.0
+"""Ratings, at the expected value, that every regression of an item on the users' points is shrunk by."""
 
 
-def item_features(ratings: Ratings, kinds: tuple[str, ...], rank: int) -> tuple[Tensor | None, list[str]]:
-    """Features ``(items, f)`` of the items of training ratings, and their names; None if there are none.
+class ItemFeatures(NamedTuple):
+    """Numbers about the items."""
+
+    table: Tensor | None
+    """``(items, f)``, None if there are none."""
+    names: list[str]
+    scales: list[tuple[float, float]]
+    """Centre and width of each: the table holds (number - centre) / width for a number in the units of the
+    ratings' and the items' tables."""
+
+
+def item_features(ratings: Ratings, kinds: tuple[str, ...], rank: int) -> ItemFeatures:
+    """The features of the items of training ratings.
 
     :attr:`factorank.rerank.Setting.features` says what the kinds are; "factors" are ``rank`` many, and
     "taste" is no number of an item.
@@ -25,21 +42,28 @@ def item_features(ratings: Ratings, kinds: tuple[str, ...], rank: int) -> tuple[
         raise FactorankError(f"features are of {', '.join(KINDS)}, not {unknown[0]!r}")
     columns: list[Tensor] = []
     names: list[str] = []
+    scales: list[tuple[float, float]] = []
     mean, rest = residuals(ratings)
     if "mean" in kinds:
         counts = torch.bincount(ratings.items, minlength=ratings.item_count)
         columns += [mean[:, None], counts.double().log1p()[:, None]]
         names += ["mean rating", "log count"]
+        scales += [(-float(ratings.shift), 1 / float(ratings.scale)), (0.0, 1.0)]
     if "factors" in kinds and rank:
         rank = min(rank, ratings.item_count)
         columns.append(factors(rest, ratings, rank))
         names += [f"factor {i}" for i in range(rank)]
+        scales += [(0.0, 1.0)] * rank
     if "given" in kinds:
         if ratings.features is None:
             raise FactorankError("these ratings came without features of the items; leave out 'given'")
         columns.append(ratings.features.double())
         names += list(ratings.feature_names)
-    return (torch.cat(columns, 1).float() if columns else None), names
+        units: Sequence[tuple[float, float]] = ratings.feature_scales or [(0.0, 1.0)] * len(
+            ratings.feature_names
+        )
+        scales += [(float(centre), float(width)) for centre, width in units]
+    return ItemFeatures(torch.cat(columns, 1).float() if columns else None, names, scales)
 
 
 def residuals(ratings: Ratings) -> tuple[Tensor, Tensor]:
@@ -62,27 +86,47 @@ def residuals(ratings: Ratings) -> tuple[Tensor, Tensor]:
     return item_effect + mean, centred - item_effect[items] - user_effect[users]
 
 
-def factors(rest: Tensor, ratings: Ratings, rank: int, users_at_once: int = 1024) -> Tensor:
+def factors(rest: Tensor, ratings: Ratings, rank: int) -> Tensor:
     r"""Factors float64 ``(items, rank)`` with :math:`q_i \cdot q_j` near the covariance of two items.
 
     If the rest of a rating is :math:`p_u \cdot q_i` with :math:`p_u` of unit covariance, then the covariance
-    over the users who rated both is :math:`q_i \cdot q_j`: its largest eigenvectors give the factors.
+    over the users who rated both is :math:`q_i \cdot q_j`: its largest eigenvectors give the factors. Of more
+    than ``MOST_ITEMS`` items those with the most ratings are taken; the factors of each of the others are a
+    ridge regression of its ratings on the users' points :math:`p_u`.
     """
     count = ratings.item_count
-    if count > MOST_ITEMS:
-        raise FactorankError(
-            f"factors are found from the covariances of up to {MOST_ITEMS} items, not {count}; filter the"
-            " items, or leave out 'factors' and 'taste'"
-        )
-    products = torch.zeros(count, count, device=rest.device)
+    if count <= MOST_ITEMS:
+        return _of_covariance(rest, ratings.users, ratings.items.long(), (len(ratings), count), rank)
+    sizes = torch.bincount(ratings.items, minlength=count)
+    most = sizes.argsort(descending=True, stable=True)[:MOST_ITEMS].sort().values
+    new = torch.full((count,), -1, device=rest.device).index_copy_(
+        0, most, torch.arange(len(most), device=rest.device)
+    )
+    items = new[ratings.items.long()]
+    kept = items >= 0
+    shape = (len(ratings), len(most))
+    of_most = _of_covariance(rest[kept], ratings.users[kept], items[kept], shape, rank)
+    noise = (rest[kept].square().mean() - of_most.square().sum(1)[items[kept]].mean()).clamp(min=1e-3)
+    points = _regressions(of_most, noise, rest[kept], ratings.users[kept], items[kept], len(ratings))
+    every = _regressions(
+        points, rest.new_tensor(POINT_SHRINK), rest, ratings.items.long(), ratings.users, count
+    )
+    every[most] = of_most
+    return every
+
+
+def _of_covariance(
+    rest: Tensor, users: Tensor, items: Tensor, shape: tuple[int, int], rank: int, users_at_once: int = 1024
+) -> Tensor:
+    """The factors ``(items, rank)`` of ratings by users and items, sorted by user."""
+    products = torch.zeros(shape[1], shape[1], device=rest.device)
     together = torch.zeros_like(products)
-    starts = ratings.starts.tolist()
-    for first in range(0, len(ratings), users_at_once):
-        last = min(first + users_at_once, len(ratings))
-        rows = slice(starts[first], starts[last])
-        index = (ratings.users[rows] - first, ratings.items[rows].long())
-        table = torch.zeros(last - first, count, device=rest.device)
-        table[index] = rest[rows].float()
+    for first in range(0, shape[0], users_at_once):
+        last = min(first + users_at_once, shape[0])
+        begin, end = torch.searchsorted(users, torch.tensor([first, last], device=users.device)).tolist()
+        index = (users[begin:end] - first, items[begin:end])
+        table = torch.zeros(last - first, shape[1], device=rest.device)
+        table[index] = rest[begin:end].float()
         products += table.T @ table
         table[index] = 1.0
         together += table.T @ table
@@ -92,3 +136,18 @@ def factors(rest: Tensor, ratings: Ratings, rank: int, users_at_once: int = 1024
     # The sign of an eigenvector is the library's choice; ours makes the largest entry positive.
     largest = scaled.gather(0, scaled.abs().argmax(0, keepdim=True))
     return (scaled * torch.where(largest < 0, -1.0, 1.0)).to(rest.device)
+
+
+def _regressions(
+    design: Tensor, ridge: Tensor, values: Tensor, rows: Tensor, columns: Tensor, count: int
+) -> Tensor:
+    """Ridge regressions ``(count, rank)`` of the values of each row on ``design[columns]``."""
+    rank = design.shape[1]
+    gram = torch.zeros(count, rank * rank, dtype=design.dtype, device=design.device)
+    right = torch.zeros(count, rank, dtype=design.dtype, device=design.device)
+    for part in torch.arange(len(values), device=values.device).split(1 << 18):
+        listed = design[columns[part]]
+        gram.index_add_(0, rows[part], (listed[:, :, None] * listed[:, None, :]).flatten(1))
+        right.index_add_(0, rows[part], listed * values[part, None].to(design.dtype))
+    unit = torch.eye(rank, dtype=design.dtype, device=design.device)
+    return torch.linalg.solve(gram.view(-1, rank, rank) + ridge * unit, right)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from factorank.rerank.keys import item_keys
+
 
 @dataclass
 class Lists:
@@ -19,12 +21,15 @@ class Lists:
     ``items (rows, n)`` are the encoder's ids, -1 after the end. ``observed (rows, r)`` are places in the
     list, best first, -1 after the end. ``features (rows, n, f)`` are those of items that have no embedding,
     or None. ``relevance (rows, r)`` is that of the observed items, NaN where there is no rating, or None.
+    ``identity (rows, n)`` is what the random numbers of items go by where that is not ``items``, or None: new
+    items share one id.
     """
 
     items: Tensor
     observed: Tensor
     features: Tensor | None = None
     relevance: Tensor | None = None
+    identity: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -36,6 +41,15 @@ class Lists:
     def to(self, device: torch.device) -> "Lists":
         """The same lists on a device."""
         return self._each(lambda tensor: tensor.to(device))
+
+    def repeated(self, times: int) -> "Lists":
+        """Each row so many times, one after the other."""
+        return self if times == 1 else self._each(lambda tensor: tensor.repeat_interleave(times, 0))
+
+    def keys(self, seeds: Tensor) -> Tensor:
+        """A random number of each item for each of the seeds ``(count,)``: float64 ``(rows, count, n)``."""
+        identity = self.items if self.identity is None else self.identity
+        return item_keys(identity[:, None], seeds[:, None])
 
     @property
     def informative(self) -> Tensor:
@@ -62,7 +76,7 @@ class Lists:
 
 
 def list_reference(lists: Lists, keys: Tensor, *, kind: str = "random") -> Tensor:
-    """References ``(rows, n)``: the observed places, the others, the padding, each sorted by ``keys (n,)``.
+    """References ``(rows, n)``: the observed places, the others, the padding, each sorted by ``keys``.
 
     With ``kind="sorted"`` the observed places stand in the observed order, best first. One observed item
     without its rating carries no information and is treated as none: r = 1 is the same law as r = 0.

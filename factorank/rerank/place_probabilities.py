@@ -15,6 +15,7 @@ from factorank.errors import ModelError
 from factorank.models import PermutationLaw, PermutationModel
 from factorank.permutations import inverse
 from factorank.rerank.encoder import ItemList
+from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists, list_reference
 from factorank.rerank.objective import rank_count, reads_ratings
 from factorank.rerank.reranking import Query
@@ -29,29 +30,29 @@ def place_probabilities(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Probabilities ``(rows, n, n)`` that the item at each place of the list ends up at each place.
 
-    In parts of the rows, each with its slice. The draws of the query are shared out over its references,
-    where places are not exact. All rows share the references, so that an answer does not depend on its
-    neighbours. ``kind`` is that of the references; see :func:`factorank.rerank.lists.list_reference`.
+    In parts of the rows, each with its slice. All references of a part are evaluated together. They are
+    keyed by item and seed: an answer depends neither on the order of its list nor on its neighbours. The
+    draws of the query are shared out over its references, where places are not exact. ``kind`` is that of
+    the references; see :func:`factorank.rerank.lists.list_reference`.
     """
-    device = lists.items.device
-    keys = torch.rand((query.references, model.n), generator=generator, device=generator.device).to(device)
+    device, count = lists.items.device, query.references
+    seeds = seeds_of(generator, count, device)
     generator = on_device(generator, device)
-    at_once = max(1, AT_ONCE.get(device.type, AT_ONCE["cpu"]) // max(model.n, 1))
+    at_once = max(1, AT_ONCE.get(device.type, AT_ONCE["cpu"]) // max(model.n * count, 1))
     if not len(lists):
         return
     longest, fewest = (lists.items >= 0).sum(-1).max(), (lists.observed >= 0).sum(-1).min()
-    samples = -(-query.draws(int(longest), int(fewest)) // query.references)
+    samples = -(-query.draws(int(longest), int(fewest)) // count)
     for start in range(0, len(lists), at_once):
         rows = slice(start, min(start + at_once, len(lists)))
         part = lists.part(rows)
-        total = torch.zeros((), device=device)
-        for key in keys:
-            reference = list_reference(part, key, kind=kind)
-            law = list_law(model, part, reference, query.nfe)
-            places = law.marginals(samples=None if law.nfe == 1 else samples, generator=generator)
-            place_of = inverse(reference, check=False)[..., None].expand_as(places)
-            total = total + places.gather(-2, place_of)
-        yield rows, total / query.references
+        repeated = part.repeated(count)
+        reference = list_reference(repeated, part.keys(seeds).flatten(0, 1), kind=kind)
+        law = list_law(model, repeated, reference, query.nfe)
+        places = law.marginals(samples=None if law.nfe == 1 else samples, generator=generator)
+        place_of = inverse(reference, check=False)[..., None].expand_as(places)
+        places = places.gather(-2, place_of)
+        yield rows, places if count == 1 else places.unflatten(0, (len(part), count)).mean(1)
 
 
 @torch.no_grad()
@@ -61,7 +62,7 @@ def mode_or_sample(
     """The mode of the law of each list, or a sample of it, in one reference: orders ``(rows, n)`` of places,
     -1 after the end."""
     device = lists.items.device
-    keys = torch.rand(model.n, generator=generator, device=generator.device).to(device)
+    keys = lists.keys(seeds_of(generator, 1, device))[:, 0]
     reference = list_reference(lists, keys, kind=kind)
     generator = on_device(generator, device)
     law = list_law(model, lists, reference, query.nfe)

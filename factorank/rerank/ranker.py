@@ -3,29 +3,32 @@
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from factorank.data.ratings import Ratings
+from factorank.data.ratings import Ratings, as_ratings
 from factorank.errors import ModelError
 from factorank.files import write_json
 from factorank.models import PermutationModel
 from factorank.models.saving import read_config
 from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by
+from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists
 from factorank.rerank.objective import reads_ratings
 from factorank.rerank.place_probabilities import mode_or_sample, place_probabilities
 from factorank.rerank.request import NewItems, read_request
-from factorank.rerank.reranking import By, Query, Reranking, mean_place, state
+from factorank.rerank.reranking import REFERENCES, By, Query, Reranking, mean_place, state
 from factorank.rerank.settings import Setting
 from factorank.rerank.training import train_model
+from factorank.rerank.users import save_users
 from factorank.training import TrainResult
 
-FILE, FORMAT, VERSION = "ranker.json", "factorank-ranker", 2
+FILE, FORMAT, VERSION = "ranker.json", "factorank-ranker", 3
 
 
 class Ranker:
@@ -59,9 +62,10 @@ class Ranker:
     @classmethod
     def fit(
         cls,
-        ratings: Ratings,
+        ratings: Any,
         validation: Ratings | float = 0.1,
         *,
+        test: Ratings | float = 0.0,
         setting: Setting | None = None,
         out: str | os.PathLike[str] | None = None,
         **options: Any,
@@ -69,24 +73,31 @@ class Ranker:
         """Train a ranker on ratings.
 
         Args:
-            ratings: of the users to train on. A user with fewer ratings than the setting's ``shortest`` (n,
-                if that is None) is left out; those with fewer than n serve as shorter lists.
+            ratings: of the users to train on: what :func:`factorank.load_ratings` returns, a frame of pandas
+                or polars, or a mapping of columns. A user with fewer ratings than the setting's ``shortest``
+                (n, if that is None) is left out; those with fewer than n serve as shorter lists.
             validation: ratings of other users, or the share of the users to hold out; the weights that give
                 their orders the highest likelihood are kept. 0 holds nobody out.
+            test: ratings of further users, or their share, which training does not look at;
+                ``factorank rerank eval`` measures the run in ``out`` on them.
             setting: the network and its training.
-            out: a folder for the run, which the same call resumes; the ranker is saved there, too.
+            out: a folder for the run, which the same call resumes; the ranker and the ratings are saved
+                there, too.
             options: of :func:`factorank.train`, such as ``max_seconds`` or ``device``.
         """
         setting = Setting() if setting is None else setting
-        if not isinstance(validation, Ratings):
-            ratings, held, _ = ratings.split(validation=validation, test=0.0, seed=setting.seed)
-        else:
-            held = replace(validation, shift=ratings.shift, scale=ratings.scale)
+        ratings = as_ratings(ratings)
+        shares = [0.0 if isinstance(part, Ratings) else part for part in (validation, test)]
+        ratings, *drawn = ratings.split(validation=shares[0], test=shares[1], seed=setting.seed)
+        held, tested = (
+            replace(part, shift=ratings.shift, scale=ratings.scale) if isinstance(part, Ratings) else own
+            for part, own in zip((validation, test), drawn, strict=True)
+        )
         setting = setting.fitted_to(ratings)
         model, features, gains, result = train_model(setting, ratings, held, out=out, **options)
         ranker = cls(
             model,
-            Catalogue(ratings.ids, ratings.titles, features),
+            Catalogue(ratings.ids, ratings.titles, features.names, features.scales),
             gains,
             setting,
             result,
@@ -95,6 +106,7 @@ class Ranker:
         )
         if out is not None:
             ranker.save(out)
+            save_users(out, {"train": ratings, "validation": held, "test": tested})
         return ranker
 
     def rerank(
@@ -105,7 +117,7 @@ class Ranker:
         k: int = 10,
         by: By = "gain",
         nfe: int | None = None,
-        references: int = 1,
+        references: int = REFERENCES,
         samples: int | None = 64,
         level: float = 0.8,
         new: NewItems | None = None,
@@ -124,18 +136,21 @@ class Ranker:
                 information.
             new: features of items that training did not have, by item: a mapping from names of features to
                 numbers, or all the numbers.
-            generator: of the references and of ties; without one every call uses the same.
+            generator: decides the references and ties, together with the items; without one every call uses
+                the same seed.
             k, by, nfe, references, samples, level: see :class:`factorank.rerank.Query`.
 
-        The answer has observed items in the observed order, exactly. Items that are not in the catalogue,
-        items listed or observed twice, and lists longer than the model's n raise a :class:`FactorankError`;
-        an empty list has an empty answer.
+        The answer has observed items in the observed order, exactly. It does not depend on the order of
+        ``items``. What has no effect (a single rating for a ranker that reads the order, ``new`` items that
+        no list holds) is warned of with :class:`factorank.errors.RankerWarning`. Items that are not in the
+        catalogue, items listed or observed twice, and lists longer than the model's n raise a
+        :class:`FactorankError`; an empty list has an empty answer.
         """
         query = Query(k=k, by=by, nfe=nfe, references=references, samples=samples, level=level)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
-        rating_range = self.rating_range if self.told == "ratings" else None
+        seed = int(seeds_of(generator, 1))
         lists, names, single = read_request(
-            self.catalogue, self.model.n, items, observed, new or {}, generator, rating_range
+            self.catalogue, self.model.n, items, observed, new or {}, seed, self.told, self.rating_range
         )
         lists = lists.to(self.device)
         if lists.relevance is not None:
@@ -172,19 +187,22 @@ class Ranker:
                 " has; this one has learnt one evaluation, given the observed items",
                 parameter="nfe",
             )
-        table = gain_table(self.gains).to(self.device)
+        table, ties = self._gain_table.to(self.device), seeds_of(generator, 1, self.device)
         probabilities = place_probabilities(model, lists, query, kind=self.reference, generator=generator)
         for rows, places in probabilities:
             part = lists.part(rows)
             present = part.items >= 0
-            if query.by == "gain":
-                score = expected_gain(places, present.sum(-1), table)
-                order = sort_by(score, part.observed, present)
-            elif query.by == "place":
-                order = sort_by(-mean_place(places), part.observed, present)
+            if query.by in ("gain", "place"):
+                gain = query.by == "gain"
+                score = expected_gain(places, present.sum(-1), table) if gain else -mean_place(places)
+                order = sort_by(score, part.observed, present, part.keys(ties)[:, 0])
             else:
                 order = mode_or_sample(model, part, query, kind=self.reference, generator=generator)
             yield rows, order, places
+
+    @cached_property
+    def _gain_table(self) -> Tensor:
+        return gain_table(self.gains)
 
     @property
     def told(self) -> str:
@@ -219,6 +237,7 @@ class Ranker:
             "version": VERSION,
             "setting": None if self.setting is None else asdict(self.setting),
             "features": list(self.catalogue.features),
+            "scales": list(self.catalogue.scales),
             "gains": self.gains.tolist(),
             "units": list(self.units),
             "rating_range": None if self.rating_range is None else list(self.rating_range),
@@ -230,12 +249,12 @@ class Ranker:
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Ranker":
         """The ranker that :meth:`save` wrote, or that ``fit`` left in its run's folder."""
-        wanted = ("setting", "features", "gains", "units", "rating_range", "ids", "titles")
+        wanted = ("setting", "features", "scales", "gains", "units", "rating_range", "ids", "titles")
         facts = read_config(Path(folder), FORMAT, VERSION, wanted, "a ranker", FILE)
         setting, rating_range = facts["setting"], facts["rating_range"]
         return cls(
             PermutationModel.from_pretrained(folder),
-            Catalogue(facts["ids"], facts["titles"], facts["features"]),
+            Catalogue(facts["ids"], facts["titles"], facts["features"], list(map(tuple, facts["scales"]))),
             torch.tensor(facts["gains"]),
             setting and Setting(**setting | {"features": tuple(setting["features"])}),
             units=tuple(facts["units"]),

@@ -1,7 +1,8 @@
 """From a user's names to tensors: items to ids, observations to places in the list."""
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.errors import FactorankError
+from factorank.errors import FactorankError, RankerWarning
 from factorank.rerank.catalogue import Catalogue, Item
+from factorank.rerank.keys import name_identity, sorted_by_key
 from factorank.rerank.lists import Lists
 
 NewItems = Mapping[Item, Mapping[str, float] | Sequence[float]]
@@ -23,15 +25,18 @@ def read_request(
     items: Any,
     observed: Any,
     new: NewItems,
-    generator: torch.Generator,
+    seed: int,
+    told: str,
     rating_range: tuple[float, float] | None,
 ) -> tuple[Lists, Sequence[list[Item]], bool]:
     """The lists of one user or of many, padded to n; the names of their items; whether it is one user.
 
     ``observed`` of a user is an order, best first, or a mapping from items to ratings, whose ties are broken
-    at random. A NaN in it is an item without a rating: it joins the list. The ratings of mappings become the
-    ``relevance`` of the lists, unchanged; those outside of ``rating_range`` are refused.
+    at random, by item and seed. A NaN in it is an item without a rating: it joins the list. The ratings of
+    mappings become the ``relevance`` of the lists, unchanged. ``told`` is what the ranker reads: if it is
+    "ratings", those outside of ``rating_range`` are refused; if it is "order", one rating alone is warned of.
     """
+    items, observed = _at_hand(items), _at_hand(observed)
     single = _is_one_user(items, observed)
     if not single and not new:
         none = torch.zeros((len(items), 0), dtype=torch.int64)
@@ -49,9 +54,12 @@ def read_request(
     rows = []
     for user, (listed, observation) in enumerate(zip(users, observations, strict=True)):
         where = f"list {user}" if len(users) > 1 else "the list"
-        names, preferred = _preferences(observation, where, generator, rating_range)
+        names, preferred = _preferences(
+            catalogue, observation, where, seed, rating_range if told == "ratings" else None
+        )
         rows.append(_row(catalogue, n, _as_list(listed), names, preferred, new, where))
     rated = any(isinstance(observation, Mapping) for observation in observations)
+    _warn(catalogue, rows, new, told)
     return _padded(catalogue, n, rows, rated), [row.names for row in rows], single
 
 
@@ -62,17 +70,16 @@ def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> 
     over names then explains.
     """
     listed, observed_ids = _whole_numbers(items), _whole_numbers(observed)
-    if not all(isinstance(name, int) and abs(name) < 2**62 for name in catalogue.ids):
+    if catalogue.sorted_ids is None:
         return None
-    ids = torch.tensor(catalogue.ids, dtype=torch.int64)
+    sorted_ids, by = catalogue.sorted_ids
     if listed is None or observed_ids is None or listed.ndim != 2 or observed_ids.ndim != 2:
         return None
-    if len(listed) != len(observed_ids) or listed.shape[1] > n or not len(ids) or not listed.shape[1]:
+    if len(listed) != len(observed_ids) or listed.shape[1] > n or not listed.shape[1]:
         return None
-    sorted_ids, by = ids.sort()
-    at = torch.searchsorted(sorted_ids, listed).clamp(max=len(ids) - 1)
+    at = torch.searchsorted(sorted_ids, listed).clamp(max=len(sorted_ids) - 1)
     index = torch.where(sorted_ids[at] == listed, by[at], -1)
-    if bool(((index < 0) & (listed != -1)).any()) or -1 in catalogue.ids or _faulty(index):
+    if bool(((index < 0) & (listed != -1)).any()) or bool((sorted_ids == -1).any()) or _faulty(index):
         return None
     # The ids of a list, sorted, and the place that each came from: observed ids are looked up there.
     sorted_list, place_of = listed.sort(-1)
@@ -142,22 +149,29 @@ def _padded(catalogue: Catalogue, n: int, rows: list[_Row], rated: bool) -> List
         dtype = torch.float32 if math.isnan(pad) else torch.int64
         return torch.tensor(padded, dtype=dtype).view(len(rows), width)
 
-    features = None
+    items = table([row.index for row in rows], n, -1)
+    features = identity = None
     if any(row.features for row in rows):
-        features = torch.zeros(len(rows), n, len(catalogue.features))
+        features, identity = torch.zeros(len(rows), n, len(catalogue.features)), items.clone()
         for user, row in enumerate(rows):
             for place, numbers in row.features.items():
                 features[user, place] = torch.tensor(numbers)
+                identity[user, place] = name_identity(row.names[place])
     return Lists(
-        table([row.index for row in rows], n, -1),
+        items,
         table([row.observed for row in rows], longest, -1),
         features,
         table([row.ratings for row in rows], longest, math.nan) if rated else None,
+        identity,
     )
 
 
 def _preferences(
-    observation: Any, where: str, generator: torch.Generator, rating_range: tuple[float, float] | None
+    catalogue: Catalogue,
+    observation: Any,
+    where: str,
+    seed: int,
+    rating_range: tuple[float, float] | None,
 ) -> tuple[list[Item], list[tuple[Item, float]]]:
     """What a user's observations mention, and the items with a preference, best first, with their ratings
     (NaN where only the order is observed)."""
@@ -166,9 +180,8 @@ def _preferences(
         return order, [(name, math.nan) for name in order]
     ratings = {name: _rating(value, name, where, rating_range) for name, value in observation.items()}
     rated = [name for name, value in ratings.items() if not math.isnan(value)]
-    # The same shuffle for every user, from a generator of its own: a user's ties change nothing for others.
-    ties = torch.Generator().manual_seed(generator.initial_seed())
-    rated = [rated[i] for i in torch.randperm(len(rated), generator=ties).tolist()]
+    keys = [_key(catalogue, name) for name in rated]
+    rated = [rated[i] for i in sorted_by_key([name_identity(key) for key in keys], seed)]
     order = sorted(rated, key=lambda name: -ratings[name])
     return list(ratings), [(name, ratings[name]) for name in order]
 
@@ -188,6 +201,38 @@ def _rating(value: Any, name: Item, where: str, rating_range: tuple[float, float
             f"{where} rates {name!r} {rating:g}; the ratings trained on are {low:g} to {high:g}"
         )
     return rating
+
+
+def _warn(catalogue: Catalogue, rows: list[_Row], new: NewItems, told: str) -> None:
+    """Say what of a request has no effect."""
+    if new:
+        listed = {name for row in rows for name in row.names}
+        for name in new:
+            if catalogue.index(name) is not None:
+                _say(f"new describes {name!r}, which was trained on: what was learnt of it counts")
+            elif name not in listed:
+                _say(f"new describes {name!r}, which no list asks for")
+    if told == "order":
+        for user, row in enumerate(rows):
+            if len(row.ratings) == 1 and not math.isnan(row.ratings[0]):
+                where = f"list {user}" if len(rows) > 1 else "the list"
+                return _say(
+                    f"{where} has one rating, of {row.names[row.observed[0]]!r}, which changes nothing: this"
+                    " ranker reads the order of two items or more; one with told='ratings' reads ratings"
+                )
+    return None
+
+
+def _say(message: str) -> None:
+    warnings.warn(message, RankerWarning, stacklevel=5)
+
+
+def _at_hand(part: Any) -> Any:
+    """Iterators as lists, which can be read twice."""
+    part = list(part) if isinstance(part, Iterator) else part
+    if isinstance(part, list | tuple):
+        return [list(each) if isinstance(each, Iterator) else each for each in part]
+    return part
 
 
 def _is_one_user(items: Any, observed: Any) -> bool:

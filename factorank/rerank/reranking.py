@@ -14,6 +14,8 @@ By = Literal["gain", "place", "mode", "sample"]
 ITEMS_DRAWN, MOST_DRAWS = 16_384, 1024
 """With ``samples=None``: the items that are drawn for a list, over all its draws, and the most draws. The
 noise of few draws costs NDCG. Observed items are not drawn."""
+REFERENCES = 4
+"""The references that an answer averages over, unless told otherwise."""
 COLUMNS = {"order": -1, "place": math.nan, "low": -1, "high": -1, "top": 0.0, "observed": False}
 """The tensors of an answer, and what they hold past the end of a list."""
 
@@ -33,7 +35,7 @@ class Query:
     "place", the mean place; or the answer is the "mode" of the law, or a "sample" of it."""
     nfe: int | None = None
     """Network evaluations of a draw: 1 unless given, n for autoregressive models."""
-    references: int = 1
+    references: int = REFERENCES
     """Random references to average over; more is better and slower."""
     samples: int | None = 64
     """Draws over all references that estimate the probabilities where they are not exact; they are exact at

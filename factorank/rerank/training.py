@@ -12,7 +12,7 @@ from factorank.errors import FactorankError
 from factorank.models import PermutationModel
 from factorank.rerank.encoder import FeatureContext
 from factorank.rerank.expected_gain import mean_gains
-from factorank.rerank.item_features import item_features
+from factorank.rerank.item_features import ItemFeatures, item_features
 from factorank.rerank.objective import SortedPrefix
 from factorank.rerank.settings import Setting
 from factorank.rerank.taste import LEVELS, fit_taste
@@ -21,13 +21,13 @@ from factorank.training import TrainResult, train
 
 def train_model(
     setting: Setting, ratings: Ratings, validation: Ratings, **options: Any
-) -> tuple[PermutationModel, list[str], Tensor, TrainResult]:
+) -> tuple[PermutationModel, ItemFeatures, Tensor, TrainResult]:
     """Train a new model on lists of ratings; the weights are those that are best on validation users.
 
     ``setting`` is fitted to the ratings. ``options`` go to :func:`factorank.train`. The result is the model,
-    the names of its items' features, the mean gain of each place, and the training's result.
+    the features of its items, the mean gain of each place, and the training's result.
     """
-    model, names = new_model(setting, ratings)
+    model, features = new_model(setting, ratings)
     generator = torch.Generator().manual_seed(setting.seed)
     gains = mean_gains(ratings, setting.n, generator)
     lists = RatingLists(ratings, setting.n, setting.shortest_list, setting.reads_ratings)
@@ -39,29 +39,30 @@ def train_model(
     trained = SortedPrefix(model) if setting.sorts_observed else model
     result = train(trained, lists, settings, held_out=held_out, **options)
     model.padded = was_padded
-    return model, names, gains, result
+    return model, features, gains, result
 
 
-def new_model(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, list[str]]:
-    """An untrained model for the items of training ratings, and the names of their features."""
-    features, names = item_features(ratings, setting.features, setting.rank)
+def new_model(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, ItemFeatures]:
+    """An untrained model for the items of training ratings, and their features."""
+    features = item_features(ratings, setting.features, setting.rank)
     torch.manual_seed(setting.seed)
     options: dict[str, Any] = {"item_dropout": setting.item_dropout, "std": setting.embedding_std}
     options |= {"ranks": setting.sorts_observed, "ratings": setting.reads_ratings}
     options |= {"layout": setting.layout, "places": 0 if setting.layout == "aligned" else setting.n}
     if "taste" in setting.features:
         options["taste"] = (min(setting.rank, ratings.item_count), LEVELS)
-    context = FeatureContext(ratings.item_count, setting.width, len(names), **options)
+    context = FeatureContext(ratings.item_count, setting.width, len(features.names), **options)
     if context.taste is not None:
         fit_taste(context.taste, ratings.to("cpu"), torch.Generator().manual_seed(setting.seed))
     if context.ratings is not None:
         context.set_rating_scale(ratings.relevance(ratings.values).cpu())
-    if features is not None:
-        context.set_features(features.cpu(), [name.startswith("factor ") for name in names])
+    if features.table is not None:
+        together = [name.startswith("factor ") for name in features.names]
+        context.set_features(features.table.cpu(), together)
     size = (setting.width, setting.depth, setting.heads, setting.dropout)
     masks = setting.masks if setting.objective == "masked" else "any"
     model = PermutationModel(setting.n, setting.code, setting.objective, *size, context=context, masks=masks)
-    return model, names
+    return model, features
 
 
 class RatingLists:

@@ -1,13 +1,16 @@
 """``factorank rerank``: fit, predict and eval on a small table."""
 
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 
+import factorank as fr
 from factorank.baselines.rankers import RANKERS
 from factorank.commands.rerank import some_of
 from factorank.figures.rerank import calibration_figure, rerank_figure
-from tests.rerank.small import ratings
+from tests.rerank.small import SMALL, ratings
 
 
 @pytest.fixture
@@ -129,12 +132,32 @@ def test_a_bad_table_is_refused_in_options(content, message, run, tmp_path):
     assert message in err
 
 
+def test_eval_of_equal_ratings_and_of_a_run_of_the_library(run, tmp_path):
+    equal = replace(ratings(80), values=torch.full((len(ratings(80).values),), 4.0))
+    setting = fr.rerank.preset("small", **SMALL)
+    fr.Ranker.fit(equal, 0.2, setting=setting, device="cpu", out=tmp_path / "mine")
+    measured = ("rerank", "eval", "mine", "--n", 8, "--lists", 20, "--r", 0, 3)
+    code, out, err = run(*measured)
+    assert (code, err) == (0, "")
+    assert "the run has no test users; measured on the validation users" in out
+    rows = [json.loads(line) for line in (tmp_path / "mine/eval/rerank.jsonl").read_text().splitlines()]
+    assert {row["ndcg"] for row in rows} == {1.0}
+    assert {row["on"] for row in rows} == {"validation"}
+    code, _, err = run(*measured, "--on", "test")
+    assert code == 2
+    assert "the run has no test users; it has train, validation" in err
+    fr.Ranker.fit(equal, 0.0, setting=setting, device="cpu", out=tmp_path / "other")
+    code, _, err = run("rerank", "eval", "other", "--n", 8)
+    assert code == 2
+    assert "no validation users to tune baselines on" in err
+
+
 def test_repeated_ratings_are_counted(table, run):
     table.write_text(table.read_text() + "".join(table.read_text().splitlines(keepends=True)[1:3]))
     options = ["--preset", "small", "--n", 10, "--steps", 1, "--min-user-ratings", 8, "--out", "mine"]
     code, out, err = run("rerank", "fit", table, *options, "--max-seconds", 1e-3)
     assert (code, err) == (0, "")
-    assert "2 rows left out: the user rates the item again further down" in out
+    assert "2 rows left out: the user rates the item again later" in out
 
 
 def test_columns_of_a_table_of_scores():

@@ -10,6 +10,7 @@ from factorank.experiments import rerank
 from factorank.figures import draw
 from factorank.rerank import Query
 from factorank.rerank.evaluation import Evaluation
+from factorank.rerank.users import split_users
 from tests.rerank.small import SMALL, ratings
 
 SETTING = fr.rerank.preset("small", **SMALL)
@@ -36,7 +37,7 @@ def test_rows_say_the_call_that_makes_them(name, objective):
 def test_options_of_baselines_are_passed_on_and_recorded(data):
     rows = rerank.baseline_rows(
         "score-and-sort",
-        data,
+        split_users(data),
         Evaluation(ns=(6,), rs=(1,), ks=(3,), lists=20),
         options={"steps": 2, "width": 8, "device": "cpu"},
     )

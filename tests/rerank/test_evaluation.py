@@ -21,6 +21,7 @@ from factorank.rerank.evaluation import (
 )
 from factorank.rerank.evaluation.protocol import default_rs
 from factorank.rerank.evaluation.scores import over_users, ranked, score_order
+from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import list_reference
 from factorank.rerank.place_probabilities import list_law
 from factorank.training.random_streams import stream_seed
@@ -110,11 +111,12 @@ def test_calibration_of_a_law_that_is_true(masked, data):
     lists = draw_lists(data, 6, lists=6000)
     generator = torch.Generator().manual_seed(stream_seed(0, "references"))
     whole = lists.for_ranker(masked, 0)
-    reference = list_reference(whole, torch.rand((1, 8), generator=generator)[0])
+    seeds_of(generator, 1)  # of ties
+    reference = list_reference(whole, whole.keys(seeds_of(generator, 1))[:, 0])
     law = list_law(masked.model, whole, reference)
     drawn = law.sample(generator=torch.Generator().manual_seed(0))[:, :6]
     lists.order = reference.gather(-1, drawn)
-    _, places = ranked(masked, lists, 0, Query(samples=None))
+    _, places = ranked(masked, lists, 0, Query(samples=None, references=1))
     bins = list(calibration(places, lists, 0, [2]))
     assert sum(row["count"] for row in bins) == lists.items.numel()
     for row in bins:
@@ -188,5 +190,5 @@ def test_more_is_drawn_where_less_is_left(monkeypatch):
     monkeypatch.setattr(reranking, "ITEMS_DRAWN", 24)
     lists = draw_lists(ratings(), 8, lists=4)
     for r in (0, 4, 6):
-        ranked(causal, lists, r, Query(samples=None))
+        ranked(causal, lists, r, Query(samples=None, references=1))
     assert drawn == [3, 6, 12]

@@ -204,7 +204,8 @@ def test_gains_and_intervals():
 def test_whole_orders_keep_the_observed_order(generator):
     scores = torch.randint(0, 4, (500, 6), generator=generator).float()
     observed = torch.rand((500, 3), generator=generator).argsort(-1)
-    order = sort_by(scores, observed, torch.ones_like(scores, dtype=torch.bool))
+    keys = torch.rand((500, 6), generator=generator)
+    order = sort_by(scores, observed, torch.ones_like(scores, dtype=torch.bool), keys)
     assert (order.sort(-1).values == torch.arange(6)).all()
     for row in range(500):
         assert [item for item in order[row].tolist() if item < 3] == observed[row].tolist()

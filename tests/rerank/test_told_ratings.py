@@ -67,7 +67,9 @@ def test_a_rating_carries_what_an_order_of_one_does_not(reading):
     high, low = (reading.rerank(items, {103: rating}, k=2) for rating in (5.0, 1.0))
     assert (high.place.sort().values - low.place.sort().values).abs().max() > 1e-3
     order = ranker()
-    rated, alone = order.rerank(items, {103: 5.0}, k=2), order.rerank(items, k=2)
+    with pytest.warns(fr.errors.RankerWarning, match="one rating, of 103, which changes nothing"):
+        rated = order.rerank(items, {103: 5.0}, k=2)
+    alone = order.rerank(items, k=2)
     torch.testing.assert_close(rated.top, alone.top, rtol=0, atol=0)
 
 
@@ -105,7 +107,7 @@ def test_every_rating_reaches_the_token_of_its_item(monkeypatch):
     forward = context.forward
     monkeypatch.setattr(context, "forward", lambda items: (contexts.append(items), forward(items))[1])
     observed = {103: 9.0, 101: -6.0, 107: 10.0}
-    chosen.rerank([100, 102, 101], observed)
+    chosen.rerank([100, 102, 101], observed, references=1)
     ids, _, count, rated = contexts[0]
     assert int(count) == 3
     for place, item in enumerate(ids[0].tolist()):
@@ -150,7 +152,7 @@ def test_one_rating_reveals_the_taste_of_a_user():
     setting = fr.rerank.preset("small", **SMALL | {"told": "ratings", "steps": 150, "rank": 1})
     chosen = fr.Ranker.fit(data, 0.1, setting=setting, device="cpu", lr=0.01)
     for rating, liked in ((5.0, 0), (1.0, 1)):
-        answer = chosen.rerank(list(range(1, 7)), {0: rating}, references=4)
+        answer = chosen.rerank(list(range(1, 7)), {0: rating}, references=16)
         assert {item % 2 for item in [item for item in answer.items if item][:3]} == {liked}
 
 

@@ -10,6 +10,8 @@ from factorank.data.ratings import Ratings
 from factorank.data.ratings.columns import sparse_matrix
 
 ROUNDS = 10
+LEAST_NOISE = 1e-3
+"""Of the ratings: where all are equal there is none, and a regression would have no solution."""
 DENSE = 1 << 28
 """Users times items up to which the matrix of the ratings is dense; beyond, it is sparse."""
 
@@ -50,7 +52,7 @@ class MatrixFactorisation(BaselineRanker):
             item = regress(*transposed, user, penalty)
         self.item = item
         predicted = self.mean + user[users, 0] + item[items, 0] + (user[users, 1:] * item[items, 1:]).sum(1)
-        self.noise = float((relevance - predicted).square().mean())
+        self.noise = max(float((relevance - predicted).square().mean()), LEAST_NOISE)
         self.user_mean = user.mean(0)
         centred = (user - self.user_mean).double()
         spread = centred.T @ centred / len(user) + 1e-6 * torch.eye(rank + 1, device=user.device)

@@ -41,22 +41,26 @@ def compact(
     users: Ids,
     items: Ids,
     values: Sequence[float] | np.ndarray,
+    times: Sequence[int] | np.ndarray | None = None,
     *,
     where: str,
     missing: str = "refuse",
     first_row: int = 1,
 ) -> dict[str, Any]:
-    """The arrays of :class:`factorank.Ratings` from three columns, grouped by user.
+    """The arrays of :class:`factorank.Ratings` from columns, grouped by user.
 
     A missing, NaN or infinite rating is refused, or its row is dropped if ``missing="drop"``. If a user rated
-    an item several times, the last row counts. Errors begin with ``where`` and count rows from ``first_row``.
+    an item several times, the latest rating counts; without times, or at equal ones, that of the last row.
+    Errors begin with ``where`` and count rows from ``first_row``.
     """
     if missing not in ("refuse", "drop"):
         raise RatingsError(f"missing is 'refuse' or 'drop', not {missing!r}")
     ratings = np.asarray(values, dtype=np.float32)
     (user_names, user), (item_names, item) = _as_ids(users, where), _as_ids(items, where)
-    if not len(user) == len(item) == len(ratings):
+    time = None if times is None else _as_times(times, where)
+    if not len(user) == len(item) == len(ratings) or (time is not None and len(time) != len(user)):
         lengths = f"{len(user)} users, {len(item)} items and {len(ratings)} ratings"
+        lengths += "" if time is None else f", {len(time)} times"
         raise RatingsError(f"{where}: columns of one length are needed, not {lengths}")
     good = np.isfinite(ratings)
     if not good.all():
@@ -68,17 +72,20 @@ def compact(
             )
             raise RatingsError(f"{where}: {fault}; {rows}. {advice}", parameter="missing")
         user, item, ratings = user[good], item[good], ratings[good]
+        time = None if time is None else time[good]
     if not len(ratings):
         raise RatingsError(f"{where}: there are no ratings in it")
     user_ids, user = dense(user)
     item_ids, item = dense(item)
     row_count = len(ratings)
-    user, item, ratings = _grouped(user, item, ratings, len(item_ids))
+    rows: Any = _grouped(user, item, time, len(item_ids))
+    user, item, ratings = user[rows], item[rows], np.require(ratings[rows], requirements=["C", "W"])
     counts = np.bincount(user, minlength=len(user_ids))
     return {
         "starts": torch.from_numpy(np.concatenate([[0], counts.cumsum()])),
         "items": torch.from_numpy(item),
         "values": torch.from_numpy(ratings),
+        "times": None if time is None else torch.from_numpy(np.require(time[rows], requirements=["C", "W"])),
         "ids": _named(item_ids, item_names),
         "user_ids": _named(user_ids, user_names),
         "repeated": row_count - len(ratings),
@@ -115,17 +122,27 @@ def dense(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _grouped(
-    users: np.ndarray, items: np.ndarray, values: np.ndarray, item_count: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows sorted by user and item; of rows with the same pair the last is kept."""
+    users: np.ndarray, items: np.ndarray, times: np.ndarray | None, item_count: int
+) -> np.ndarray | slice:
+    """The rows sorted by user and item; of rows with the same pair the latest is kept, or the last."""
     keys = users.astype(np.int64) * item_count + items
-    if not (keys[1:] > keys[:-1]).all():
-        order = keys.argsort(kind="stable")
-        keys = keys[order]
-        last = np.append(keys[1:] != keys[:-1], True)
-        order = order[last]
-        users, items, values = users[order], items[order], values[order]
-    return users, items, np.require(values, requirements=["C", "W"])
+    if (keys[1:] > keys[:-1]).all():
+        return slice(None)
+    order = keys.argsort(kind="stable") if times is None else np.lexsort((times, keys))
+    keys = keys[order]
+    return order[np.append(keys[1:] != keys[:-1], True)]
+
+
+def _as_times(times: Any, where: str) -> np.ndarray:
+    """Times as int64: whole numbers as they are, numbers with fractions and dates in millionths."""
+    array = np.asarray(times)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[us]").astype(np.int64)
+    if array.dtype.kind == "f" and np.isfinite(array).all():
+        return array.astype(np.int64) if (array == array.round()).all() else (array * 1e6).astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise RatingsError(f"{where}: times are numbers or dates, all of them given, not {array.dtype}")
+    return array.astype(np.int64)
 
 
 def _as_ids(ids: Any, where: str) -> tuple[list[str] | None, np.ndarray]:

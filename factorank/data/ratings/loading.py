@@ -31,6 +31,7 @@ def load_ratings(
     user: str | None = None,
     item: str | None = None,
     rating: str | None = None,
+    time: str | None = None,
     titles: PathLike | None = None,
     missing: str = "refuse",
     cache: PathLike | None = None,
@@ -41,13 +42,14 @@ def load_ratings(
       (``ratings.csv``), with titles, genres and years from ``movies.dat`` or ``movies.csv`` beside it;
     * Jester as an npz or npy matrix or as the publisher's table, in Excel's format or as text;
     * any CSV or parquet with a row for each rating. Columns are recognised by name (``userId``, ``item``,
-      ``stars``, …) unless ``user``, ``item`` and ``rating`` name them. Ids of digits are read as numbers;
+      ``stars``, …) unless ``user``, ``item`` and ``rating`` name them. Ids of digits are read as numbers.
+      A column of times (``timestamp``, ``date``, …, or the one that ``time`` names) is kept;
     * a file of :meth:`Ratings.save`.
 
     A rating that is missing, NaN or infinite is refused, or its row is dropped if ``missing="drop"``. If a
-    user rated an item twice, the last row counts. Users with few ratings are kept (see
-    :meth:`Ratings.filter`). A damaged or half-downloaded zip, a cut line, or a table without the three
-    columns raises :class:`RatingsError`.
+    user rated an item twice, the latest rating counts, or the last row where there are no times. Users with
+    few ratings are kept (see :meth:`Ratings.filter`). A damaged or half-downloaded zip, a cut line, or a
+    table without the three columns raises :class:`RatingsError`.
 
     Args:
         titles: a CSV or parquet table of the items: their ids, a column ``title`` or ``name``, and numbers
@@ -65,7 +67,7 @@ def load_ratings(
     source = find_ratings(Path(path))
     if isinstance(source, Path) and source.suffix.lower() == ".safetensors":
         return Ratings.load(source)
-    columns = {"user": user, "item": item, "rating": rating}
+    columns = {"user": user, "item": item, "rating": rating, "time": time}
     item_file = None if titles is None else find_ratings(Path(titles))
     if cache is None:
         return _load(source, columns, item_file, missing)

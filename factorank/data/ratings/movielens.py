@@ -67,19 +67,21 @@ def read_movies(source: Source) -> ItemTable:
     return ItemTable(ids, titles, features, [*genres, "year"], [(0.0, 1.0)] * len(genres) + [YEAR])
 
 
-def _columns(data: bytes, where: str) -> tuple[Any, Any, Any]:
+def _columns(data: bytes, where: str) -> tuple[Any, ...]:
     try:
         import polars
     except ImportError:
         polars = None
     with error_names(where, RatingsError, "not lines of user::item::rating::time"):
         if polars is None:
-            table = np.loadtxt(io.BytesIO(data), delimiter="\t", usecols=(0, 1, 2), ndmin=2)
-            return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
-        types = {"user": polars.Int64, "item": polars.Int64, "rating": polars.Float32}
+            table = np.loadtxt(io.BytesIO(data), delimiter="\t", ndmin=2)
+            users, items, _, *times = table.T.astype(np.int64)
+            return users, items, table[:, 2], *times[:1]
+        types = {"user": polars.Int64, "item": polars.Int64, "rating": polars.Float32, "time": polars.Int64}
         data = b"user\titem\trating\ttime\n" + data
         frame = polars.read_csv(data, separator="\t", columns=list(types), schema_overrides=types)
     for role in ("user", "item"):
         if frame[role].null_count():
             raise RatingsError(f"{where}:{int(frame[role].is_null().arg_max()) + 1}: there is no {role}")
-    return tuple(column.to_numpy() for column in frame.get_columns())
+    given = ["user", "item", "rating"] + ["time"] * (not frame["time"].null_count())
+    return tuple(frame[name].to_numpy() for name in given)

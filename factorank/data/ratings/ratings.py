@@ -54,7 +54,9 @@ class Ratings:
     source: str = ""
     """The name of the data: "ml-1m", "jester", or the name of the file."""
     repeated: int = 0
-    """The number of rows left out because the same user rates the same item in a later row."""
+    """The number of rows left out because the same user rates the same item later."""
+    times: Tensor | None = None
+    """int64 ``(rows,)``: when each rating was given, if the file says so; only their order matters."""
 
     @classmethod
     def from_rows(
@@ -62,6 +64,7 @@ class Ratings:
         users: Ids,
         items: Ids,
         ratings: Sequence[float] | np.ndarray,
+        times: Sequence[int] | np.ndarray | None = None,
         *,
         missing: str = "refuse",
         where: str = "rows",
@@ -69,14 +72,15 @@ class Ratings:
         scale: tuple[float, float] | None = None,
         source: str = "table",
     ) -> "Ratings":
-        """Ratings from three columns of equal length, in any order; rules as for :func:`load_ratings`.
+        """Ratings from columns of equal length, in any order; rules as for :func:`load_ratings`.
 
         Args:
+            times: numbers or dates, the greater the later.
             where: the beginning of error messages, such as the name of the file.
             first_row: the number of the first row in error messages.
             scale: ``shift`` and ``scale`` of the relevance; by default those of :meth:`relevance`.
         """
-        arrays = compact(users, items, ratings, where=where, missing=missing, first_row=first_row)
+        arrays = compact(users, items, ratings, times, where=where, missing=missing, first_row=first_row)
         shift, factor = relevance_scale(arrays["values"]) if scale is None else scale
         return cls(**arrays, shift=shift, scale=factor, source=source)
 
@@ -118,7 +122,8 @@ class Ratings:
         """The same ratings with their arrays on a device."""
         features = None if self.features is None else self.features.to(device)
         starts, items, values = (array.to(device) for array in (self.starts, self.items, self.values))
-        return replace(self, starts=starts, items=items, values=values, features=features)
+        times = None if self.times is None else self.times.to(device)
+        return replace(self, starts=starts, items=items, values=values, features=features, times=times)
 
     def filter(
         self,
@@ -159,6 +164,7 @@ class Ratings:
             starts=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)),
             items=items[rows],
             values=self.values[rows],
+            times=None if self.times is None else self.times[rows],
             ids=[self.ids[i] for i in index],
             titles=None if self.titles is None else [self.titles[i] for i in index],
             features=None if self.features is None else self.features[kept.to(self.device)],
@@ -173,9 +179,9 @@ class Ratings:
         shift = torch.repeat_interleave(self.starts[users] - starts[:-1], lengths)
         rows = torch.arange(int(starts[-1]), device=self.device) + shift
         user_ids = [self.user_ids[u] for u in users.tolist()]
-        return replace(
-            self, starts=starts, items=self.items[rows], values=self.values[rows], user_ids=user_ids
-        )
+        times = None if self.times is None else self.times[rows]
+        items, values = self.items[rows], self.values[rows]
+        return replace(self, starts=starts, items=items, values=values, times=times, user_ids=user_ids)
 
     def split(
         self, *, validation: float = 0.1, test: float = 0.1, seed: int = 0

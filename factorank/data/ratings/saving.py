@@ -15,7 +15,7 @@ from factorank.files import write_whole
 if TYPE_CHECKING:
     from factorank.data.ratings.ratings import Ratings
 
-FORMAT, VERSION = "factorank ratings", 1
+FORMAT, VERSION = "factorank ratings", 2
 ARRAYS = {"starts": torch.int64, "items": torch.int32, "values": torch.float32}
 TEXTS = ("ids", "user_ids", "titles", "feature_names", "feature_scales")
 NUMBERS = ("shift", "scale", "source")
@@ -26,8 +26,7 @@ def save(ratings: "Ratings", file: str | os.PathLike[str]) -> None:
     from safetensors.torch import save as pack
 
     tensors = {name: getattr(ratings, name) for name in ARRAYS}
-    if ratings.features is not None:
-        tensors["features"] = ratings.features
+    tensors |= {name: part for name in ("features", "times") if (part := getattr(ratings, name)) is not None}
     for name in TEXTS:
         if (value := getattr(ratings, name)) is not None:
             tensors[name] = _packed(value)
@@ -54,7 +53,7 @@ def load(file: str | os.PathLike[str]) -> dict[str, Any]:
         raise RatingsError(f"{file}: version {VERSION} of saved ratings is read; this is {version}")
     fields = {name: about[name] for name in NUMBERS}
     fields |= {name: _unpacked(tensors[name]) for name in TEXTS if name in tensors}
-    fields |= {name: tensors[name] for name in (*ARRAYS, "features") if name in tensors}
+    fields |= {name: tensors[name] for name in (*ARRAYS, "features", "times") if name in tensors}
     if fault := _fault(fields):
         raise RatingsError(f"{file}: damaged: {fault}")
     return fields
@@ -82,4 +81,6 @@ def _fault(fields: dict[str, Any]) -> str:
         return "the rows are not grouped by user"
     if len(items) and not (int(items.min()) >= 0 and int(items.max()) < len(fields["ids"])):
         return "a row speaks of an item that has no id"
+    if "times" in fields and len(fields["times"]) != len(items):
+        return "the numbers of rows and times do not agree"
     return ""

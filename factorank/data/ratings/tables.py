@@ -1,4 +1,5 @@
-"""Tables with a user, an item and a rating in each row, CSV or parquet, read by polars as a stream."""
+"""Tables with a user, an item and a rating in each row, and perhaps a time: CSV or parquet, read by polars as
+a stream, or frames and columns in memory."""
 
 import re
 from pathlib import Path
@@ -20,6 +21,7 @@ COLUMN_NAMES = {
         *("businessid", "recipe", "recipeid", "beer", "beerid", "restaurant", "restaurantid"),
     ),
     "rating": ("rating", "ratings", "score", "stars", "overall", "value", "bookrating", "relevance"),
+    "time": ("timestamp", "time", "datetime", "date", "ts", "unixreviewtime", "createdat", "ratedat"),
 }
 """Names of columns that are recognised, in lower case and with letters only."""
 TITLES = ("title", "name", "itemname", "movietitle", "booktitle")
@@ -68,20 +70,24 @@ def read_items(source: Source, item: str | None) -> ItemTable:
 def choose_columns(
     names: list[str], named: dict[str, str | None], where: str, header: bool = True
 ) -> dict[str, str]:
-    """The columns of user, item and rating: by ``named``, else by a recognised name, else by place."""
+    """The columns of user, item and rating, and of the time if there is one: by ``named``, else by a
+    recognised name, else by place."""
     chosen: dict[str, str] = {}
     for number, (role, wanted) in enumerate(named.items()):
-        if not header and wanted is None and len(names) >= 3:
+        if not header and wanted is None and len(names) > number:
             wanted = names[number]
         if wanted is None:
-            wanted = _guess(names, COLUMN_NAMES[role])
+            free = names if role != "time" else [name for name in names if name not in chosen.values()]
+            wanted = _guess(free, COLUMN_NAMES[role])
+        if wanted is None and role == "time":
+            continue
         if wanted is None or wanted not in names:
             what = f"no column is recognised as the {role}" if wanted is None else f"no column {wanted!r}"
             advice = f"there are {', '.join(names)}. Say {{parameter='COLUMN'}}"
             raise RatingsError(f"{where}: {what}; {advice}", parameter=role)
         chosen[role] = wanted
-    if len(set(chosen.values())) < 3:
-        raise RatingsError(f"{where}: user, item and rating are three columns, but not in {chosen}")
+    if len(set(chosen.values())) < len(chosen):
+        raise RatingsError(f"{where}: {', '.join(chosen)} are different columns, but not in {chosen}")
     return chosen
 
 
@@ -102,10 +108,10 @@ def _guess(names: list[str], recognised: tuple[str, ...]) -> str | None:
 
 
 def _stream(source: Source, named: dict[str, str | None]) -> list[Any] | None:
-    """The three columns of a plain CSV in a zip, parsed while it is unpacked, without a copy of the table.
+    """The columns of a plain CSV in a zip, parsed while it is unpacked, without a copy of the table.
 
-    A plain CSV names its columns, has whole numbers as ids, and no quotes, within which a line end would not
-    end a row. For any other file the result is None.
+    A plain CSV names its columns, has whole numbers as ids and times, and no quotes, within which a line end
+    would not end a row. For any other file the result is None.
     """
     if isinstance(source, Path) or source.suffix.lower() != ".csv":
         return None
@@ -119,7 +125,8 @@ def _stream(source: Source, named: dict[str, str | None]) -> list[Any] | None:
             if len(names) < 3 or not is_header(names) or b'"' in first:
                 return None
             columns = list(choose_columns(names, named, str(source)).values())
-            types = dict(zip(columns, (polars.Int64, polars.Int64, polars.Float32), strict=True))
+            kinds = (polars.Int64, polars.Int64, polars.Float32, polars.Int64)
+            types = dict(zip(columns, kinds, strict=False))
             header = separator.join(names).encode() + b"\n"
         if b'"' in block:
             return None
@@ -128,33 +135,59 @@ def _stream(source: Source, named: dict[str, str | None]) -> list[Any] | None:
             frame = polars.read_csv(block, separator=separator, columns=columns, schema_overrides=types)
         except polars.exceptions.PolarsError:
             return None
-        users, items, ratings = (frame[name] for name in columns)
-        if users.null_count() or items.null_count():
+        read = [frame[name] for name in columns]
+        if any(column.null_count() for column in (*read[:2], *read[3:])):
             return None
-        parts.append((users.to_numpy(), items.to_numpy(), ratings.to_numpy()))
+        parts.append(tuple(column.to_numpy() for column in read))
     return [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else None
 
 
 def _collect(source: Source, named: dict[str, str | None]) -> tuple[bool, list[Any]]:
-    """Whether the table names its columns, and the three: ids whole numbers or text, the rating Float32."""
-    polars = polars_module(source, RatingsError)
+    """Whether the table names its columns, and the columns: ids whole numbers or text, the rating Float32,
+    and the time if there is one."""
     fault: RatingsError
     with on_disk(source) as path:
         # Rows after the first thousand may have other types, such as 3.5 after whole numbers.
         for inferred in (1000, None):
             frame, header = _scan(path, source, inferred=inferred)
             chosen = choose_columns(frame.collect_schema().names(), named, str(source), header)
-            columns = [*map(polars.col, chosen.values())]
-            columns[2] = columns[2].cast(polars.Float32, strict=True)
             try:
-                with error_names(source, RatingsError, "not a table of ratings"):
-                    users, items, ratings = frame.select(columns).collect(engine="streaming")
+                return header, selected_columns(frame, chosen, source, header, named["time"] is not None)
             except RatingsError as error:
                 fault = error
-            else:
-                ids = [_ids(users, source, "user", header), _ids(items, source, "item", header)]
-                return header, [*ids, ratings.to_numpy()]
         raise _no_number(path, source, chosen["rating"]) or fault
+
+
+def selected_columns(frame: Any, chosen: dict[str, str], source: Any, header: bool, timed: bool) -> list[Any]:
+    """The chosen columns of a lazy frame, for :meth:`Ratings.from_rows`.
+
+    A column that only seems to be the time (``timed`` is False) is left out if it cannot be read as one.
+    """
+    polars = polars_module(source, RatingsError)
+    columns = [*map(polars.col, chosen.values())]
+    columns[2] = columns[2].cast(polars.Float32, strict=True)
+    with error_names(source, RatingsError, "not a table of ratings"):
+        users, items, ratings, *times = frame.select(columns).collect(engine="streaming")
+    ids = [_ids(users, source, "user", header), _ids(items, source, "item", header)]
+    return [*ids, ratings.to_numpy(), *(_times(column, source, header, timed) for column in times)]
+
+
+def _times(column: Any, source: Any, header: bool, timed: bool) -> Any:
+    """Times as numbers or dates of numpy, or None where the column does not hold them and need not."""
+    import polars
+
+    if column.dtype == polars.String:
+        dates = column.str.to_datetime(strict=False, time_unit="us", time_zone="UTC")
+        numbers = column.cast(polars.Float64, strict=False)
+        column = numbers if numbers.null_count() <= dates.null_count() else dates
+    if column.dtype.is_temporal():
+        column = column.cast(polars.Datetime("us")).to_physical()
+    if column.dtype.is_numeric() and not column.null_count():
+        return column.to_numpy()
+    if not timed:
+        return None
+    bad = column.is_null() if column.null_count() else polars.Series([True])
+    raise RatingsError(f"{source}: row {int(bad.arg_max()) + 1 + header} has no time in {column.name!r}")
 
 
 def _scan(path: Path, source: Source, least: int = 3, inferred: int | None = 1000) -> tuple[Any, bool]:

@@ -27,7 +27,7 @@ class Evaluation:
     """NDCG is that of the first k."""
     lists: int = 1000
     """How many lists at least, as many of each user."""
-    query: Query = Query(references=8, samples=None)  # noqa: RUF009, it is frozen
+    query: Query = Query(samples=None)  # noqa: RUF009, it is frozen
     """How a ranker ranks them."""
     calibrate: bool = True
     """Whether the calibration of a ranker is measured as well."""

@@ -1,0 +1,211 @@
+"""Requests: an answer depends on what is asked, not on how; what has no effect is said."""
+
+import random
+import warnings
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import factorank as fr
+from factorank.data.ratings import Ratings, load_ratings
+from factorank.errors import RankerWarning
+from factorank.rerank import item_features
+from factorank.rerank.keys import item_keys
+from tests.rerank.small import SMALL, ranker, ratings
+
+
+@pytest.fixture(scope="module")
+def priced():
+    """A ranker of items with prices of 1 to 1000: the dear ones are preferred."""
+    generator = torch.Generator().manual_seed(0)
+    price = {item: 1 + 111 * item for item in range(10)}
+    rows = [
+        (
+            user,
+            item,
+            min(5.0, max(0.5, price[item] / 220 + 0.3 * float(torch.randn((), generator=generator)))),
+        )
+        for user in range(150)
+        for item in price
+    ]
+    table = Ratings.from_rows(*map(list, zip(*rows, strict=True)))
+    numbers = torch.tensor([[float(price[item])] for item in table.ids])
+    scaled = (numbers - numbers.mean()) / numbers.std()
+    scales = [(float(numbers.mean()), float(numbers.std()))]
+    table = replace(table, features=scaled, feature_names=["price"], feature_scales=scales)
+    changes = SMALL | {"n": 8, "features": ("given",), "item_dropout": 0.5, "steps": 120, "batch_size": 64}
+    return fr.Ranker.fit(table, 0.1, setting=fr.rerank.preset("small", **changes), device="cpu", lr=0.01)
+
+
+def test_features_of_new_items_are_in_the_units_of_the_table(priced, tmp_path):
+    priced.save(tmp_path)
+    for chosen in (priced, fr.Ranker.load(tmp_path)):
+        for price, better in ((950, "new"), (12, 4)):
+            answer = chosen.rerank(["new", 4], new={"new": {"price": price}}, k=1)
+            assert answer.items[0] == better
+            assert answer.top[0] > 0.8
+        middle = chosen.rerank([0, 9, "new"], new={"new": [1 + 111 * 4.5]}, k=1)
+        assert middle.items == [9, "new", 0]
+
+
+def test_a_mean_rating_of_a_new_item_is_in_the_units_of_the_ratings():
+    data = ratings()
+    wide = Ratings.from_rows(
+        [data.user_ids[u] for u in data.users.tolist()],
+        [data.ids[i] for i in data.items.tolist()],
+        [20 * value for value in data.values.tolist()],
+    )
+    setting = fr.rerank.preset("small", **SMALL | {"features": ("mean",)})
+    chosen = fr.Ranker.fit(wide, 0.0, setting=setting, device="cpu")
+    (row, _) = chosen.catalogue.feature_row("new", {"mean rating": 60.0})
+    assert row == pytest.approx(60 * wide.scale)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"references": 1}, {"by": "mode"}, {"by": "sample"}, {"by": "place"}]
+)
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_the_order_of_items_changes_nothing(objective, options, masked, causal):
+    chosen = masked if objective == "masked" else causal
+    shuffled = random.Random(0)
+    for trial in range(12):
+        items = shuffled.sample(range(100, 112), 6)
+        rated = {item: float(shuffled.choice([3, 4])) for item in shuffled.sample(items, 3)}
+        asked = [chosen.rerank(items, rated, k=2, **options)]
+        shuffled.shuffle(items)
+        rated = dict(shuffled.sample(list(rated.items()), 3))
+        asked.append(chosen.rerank(iter(items) if trial % 2 else items, rated, k=2, **options))
+        assert asked[0].items == asked[1].items
+        torch.testing.assert_close(asked[0].top, asked[1].top)
+        torch.testing.assert_close(asked[0].place, asked[1].place)
+
+
+def test_the_order_of_new_items_changes_nothing(priced):
+    new = {name: {"price": 500} for name in "abcd"}  # all alike: only their keys tell them apart
+    answers = {tuple(priced.rerank(list(names), new=new).items) for names in ("abcd", "dcba", "bdac")}
+    assert len(answers) == 1
+    seeds = {
+        tuple(priced.rerank("abcd", new=new, generator=torch.Generator().manual_seed(s)).items)
+        for s in range(9)
+    }
+    assert len(seeds) > 3
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=20, unique=True), st.integers(0, 2**62))
+def test_keys_belong_to_items(identities, seed):
+    keys = item_keys(torch.tensor(identities), torch.tensor(seed))
+    assert ((keys >= 0) & (keys < 1)).all()
+    for identity, key in zip(identities, keys.tolist(), strict=True):
+        assert float(item_keys(torch.tensor(identity), torch.tensor(seed))) == key
+
+
+def test_keys_are_uniform_and_differ_between_seeds():
+    keys = item_keys(torch.arange(2000), torch.arange(4)[:, None])
+    for row in keys:
+        counts = torch.histc(row, 20, 0, 1)
+        assert ((counts - 100).square() / 100).sum() < 50  # chi-squared with 19 degrees of freedom
+    correlation = torch.corrcoef(keys)
+    assert (correlation - torch.eye(4)).abs().max() < 0.1
+
+
+def test_iterators_are_read_whole(masked):
+    listed = masked.rerank([103, 101, 110], [110, 101])
+    assert masked.rerank(iter([103, 101, 110]), iter([110, 101])).items == listed.items
+    assert masked.rerank(name for name in (103, 101, 110)).items == masked.rerank([103, 101, 110]).items
+    many = masked.rerank(iter(row) for row in ([103, 101], [105, 106]))
+    assert [sorted(answer.items) for answer in many] == [[101, 103], [105, 106]]
+
+
+def test_what_has_no_effect_is_said(masked, priced):
+    with pytest.warns(RankerWarning, match="list 1 has one rating, of 105"):
+        masked.rerank([[100, 101], [105, 106]], [{100: 5, 101: 3}, {105: 4}])
+    with pytest.warns(RankerWarning, match="new describes 'other', which no list asks for"):
+        priced.rerank([1, 2, "mine"], new={"mine": [3.0], "other": [4.0]})
+    with pytest.warns(RankerWarning, match="new describes 2, which was trained on"):
+        priced.rerank([1, 2], new={2: [3.0]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        masked.rerank([[100, 101], [105, 106]], [[100], {105: 4, 106: 3}])
+
+
+def test_a_model_left_in_training_mode_answers_as_in_eval_mode(masked):
+    wanted = masked.rerank([100, 104, 107, 109], [109, 100])
+    masked.model.train()
+    try:
+        got = masked.rerank([100, 104, 107, 109], [109, 100])
+        assert masked.model.training
+    finally:
+        masked.model.eval()
+    torch.testing.assert_close(wanted.top, got.top, rtol=0, atol=0)
+
+
+def test_factors_of_many_items_are_near_those_of_all(monkeypatch):
+    data = ratings(400, items=40, least=20, taste=3.0)
+    _, rest = item_features.residuals(data)
+    every = item_features.factors(rest, data, 2)
+    monkeypatch.setattr(item_features, "MOST_ITEMS", 25)
+    some = item_features.factors(rest, data, 2)
+    first, second = every @ every.T, some @ some.T
+    likeness = (first * second).sum() / (first.norm() * second.norm())
+    assert likeness > 0.95
+    assert fr.Ranker.fit(data, 0.1, setting=fr.rerank.preset("small", **SMALL), device="cpu").rerank(
+        [100, 139]
+    )
+
+
+def test_the_latest_rating_counts(tmp_path):
+    rows = [("a", "x", 1, 30), ("a", "x", 5, 10), ("a", "y", 2, 20), ("b", "x", 3, 5), ("b", "x", 4, 5)]
+    lines = ["user,item,rating,timestamp", *(",".join(map(str, row)) for row in rows)]
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    users, items, values, times = map(list, zip(*rows, strict=True))
+    dates = [f"2024-01-{time:02} 10:00:00" for time in times]
+    (tmp_path / "dates.csv").write_text(
+        "user,item,rating,date\n"
+        + "\n".join(f"{u},{i},{v},{d}" for u, i, v, d in zip(users, items, values, dates, strict=True))
+    )
+    for table in (
+        Ratings.from_rows(users, items, values, times),
+        load_ratings(tmp_path / "table.csv"),
+        load_ratings(tmp_path / "dates.csv"),
+    ):
+        assert table.values.tolist() == [1, 2, 4]
+        assert table.repeated == 2
+        assert table.times.argsort().tolist() == [2, 1, 0]
+    table.save(tmp_path / "saved.safetensors")
+    assert Ratings.load(tmp_path / "saved.safetensors").times.tolist() == table.times.tolist()
+    assert table.of_users(torch.tensor([1])).times.tolist() == table.times[2:].tolist()
+    assert Ratings.from_rows(users, items, values).values.tolist() == [5, 2, 4]  # the last row
+    with pytest.raises(fr.RatingsError, match="times are numbers or dates"):
+        Ratings.from_rows(users, items, values, ["late"] * 5)
+    with pytest.raises(fr.RatingsError, match="5 users, 5 items and 5 ratings, 2 times"):
+        Ratings.from_rows(users, items, values, [1, 2])
+
+
+def test_a_column_that_is_no_time_is_left_out_unless_it_is_named(tmp_path):
+    (tmp_path / "table.csv").write_text("user,item,rating,time\na,x,1,noon\na,y,2,late\n")
+    assert load_ratings(tmp_path / "table.csv").times is None
+    with pytest.raises(fr.RatingsError, match="row 2 has no time in 'time'"):
+        load_ratings(tmp_path / "table.csv", time="time")
+
+
+def test_tables_in_memory():
+    import pandas
+    import polars
+
+    columns = {"user": ["a", "a", "b"], "item": [7, 8, 7], "rating": [1.0, 2.0, 3.0]}
+    columns["timestamp"] = [3, 2, 1]
+    for table in (columns, pandas.DataFrame(columns), polars.DataFrame(columns), polars.LazyFrame(columns)):
+        read = fr.data.ratings.as_ratings(table)
+        assert (read.ids, read.user_ids, read.values.tolist()) == ([7, 8], ["a", "b"], [1, 2, 3])
+        assert read.times.tolist() == [3, 2, 1]
+    with pytest.raises(fr.RatingsError, match="no column is recognised as the item"):
+        fr.data.ratings.as_ratings({"user": [1], "what": [2], "rating": [3]})
+    with pytest.raises(fr.RatingsError, match="row 2 has the user nan"):
+        fr.data.ratings.as_ratings(pandas.DataFrame(columns | {"user": ["a", float("nan"), "b"]}))
+    with pytest.raises(fr.RatingsError, match="not list"):
+        fr.data.ratings.as_ratings([1, 2])
+    chosen = ranker()
+    assert chosen.rerank(pandas.Series([103, 104])).items == chosen.rerank([103, 104]).items
