@@ -77,6 +77,10 @@ class RankingsError(FactorankError):
         return RankingsError(f"{places[self.row]}: the ranking {self.fault}", parameter=self.parameter)
 
 
+class RankingsWarning(UserWarning):
+    """A file of rankings was read, but something in it was cleaned or left out."""
+
+
 class RankerWarning(UserWarning):
     """Something that was told to a ranker has no effect."""
 

@@ -41,6 +41,7 @@ from factorank.errors import (
     ModelError,
     PermutationError,
     RankingsError,
+    RankingsWarning,
     RatingsError,
     TrainingError,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "Ranker",
     "Rankings",
     "RankingsError",
+    "RankingsWarning",
     "RaoKupper",
     "Ratings",
     "RatingsError",

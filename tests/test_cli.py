@@ -84,7 +84,7 @@ def test_options_that_may_be_left_out_are_shown_by_what_they_take(run):
         (["fit", "tied.csv"], "tied.csv:3: the ranking ties 'a' and 'b'; --break-ties puts"),
         (
             ["fit", "numbers.csv"],
-            "numbers.csv:1: the columns are named by numbers only: say --format orders if",
+            "numbers.csv:1: the columns are named by numbers only: say --as orders if",
         ),
         (["fit", "zero.csv"], "zero.csv:2: the rank of 'a' is 0; ranks begin with 1 (or say --first-rank 0)"),
         (["compare", "partial.csv"], "partial.csv:2: the ranking does not rank 'b'"),
@@ -96,8 +96,8 @@ def test_options_that_may_be_left_out_are_shown_by_what_they_take(run):
             "headless.csv:1: this line looks like a ranking, for 'a' is in a ranking at",
         ),
         (["fit", "tied.csv", "--bootstrap", "-1"], "--bootstrap is at least 0, not -1"),
-        (["sample", ".", "--format", "long"], "--format long is the layout of a table: give --out FILE.csv"),
-        (["sample", ".", "--format", "long", "--out", "x.soc"], "give --out FILE.csv, too"),
+        (["sample", ".", "--as", "long"], "--as long is the layout of a table: give --out FILE.csv"),
+        (["sample", ".", "--as", "long", "--out", "x.soc"], "give --out FILE.csv, too"),
         (["compare", "tied.csv", "--components", "0"], "a mixture has at least 1 component, not 0"),
         (
             ["fit", "partial.csv", "--unranked", "below", "--model", "rim"],

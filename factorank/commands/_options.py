@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from factorank.distributions import PermutationDistribution
 
 Family = Literal["mallows", "generalized-mallows", "rim", "plackett-luce"]
+Format = Literal[
+    "orders", "ranks", "scores", "long", "pairs", "csv", "semicolons", "tsv", "bars", "parquet",
+    "soc", "soi", "toc", "toi",
+]  # fmt: skip
 Unmask = Literal["random", "left-to-right", "right-to-left", "confident"]
 
 
@@ -26,9 +30,9 @@ class RankingsTable:
     """A file of complete rankings and how to read it."""
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """Rankings: a PrefLib file (.soc, .soi, .toc, .toi), or a CSV or parquet table."""
-    format: Literal["orders", "ranks", "long", "soc", "soi", "toc", "toi", "csv", "parquet"] | None = None
-    """The layout of a table or the kind of file, where suffix and columns do not say it."""
+    """Rankings: a PrefLib file (.soc, .soi, .toc, .toi), or a table (.csv, .tsv, .txt, .parquet)."""
+    format: Annotated[Format | None, tyro.conf.arg(name="as")] = None
+    """Overrules what suffix and columns say: the layout of a table, its separator, or the kind of file."""
     break_ties: tyro.conf.FlagCreatePairsOff[bool] = False
     """Put tied items in a random order, drawn for each voter."""
     first_rank: int = 1

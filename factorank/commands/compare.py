@@ -50,6 +50,7 @@ class Compare(RankingsFile):
         doubt = "" if all(score.converged for score in scores) else " ! marks a fit that had not converged."
         note = NOTE + doubt + ("" if rankings.complete else f" {PARTIAL}")
         print("\n" + textwrap.fill(note, 79))
+        print("\n" + rankings.read_as)
 
 
 def scores_table(scores: Sequence["HeldOutScore"]) -> str:

@@ -58,6 +58,7 @@ class Fit(RankingsFile):
         facts |= {"model": self.model, "seed": self.seed, "unranked": self.unranked}
         facts |= {"command": command_line()}
         facts |= votes.summary(law, rankings, self.unranked, refits, generator)
+        print(rankings.read_as + "\n")
         print(report(facts))
         with folder_made_whole(out) as folder:
             write_law(law, folder, rankings.items)

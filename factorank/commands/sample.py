@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from factorank.commands._options import Saved, check_least
 from factorank.commands._text import counted
@@ -16,8 +18,9 @@ class Sample(Saved):
     count: int = 10
     """How many orders to draw."""
     out: Path | None = None
-    """The file to write them to: a table (.csv, .parquet) or PrefLib's .soc; by default they are printed."""
-    format: Literal["orders", "ranks", "long"] | None = None
+    """The file to write them to: a table (.csv, .tsv, .parquet) or PrefLib's .soc; by default they are
+    printed."""
+    format: Annotated[Literal["orders", "ranks", "long"] | None, tyro.conf.arg(name="as")] = None
     """With --out: the layout of a table, by default orders."""
     seed: int = 0
     """Decides the draws."""
@@ -28,9 +31,9 @@ class Sample(Saved):
         from factorank.data import Rankings, write_rankings
 
         check_least("count", self.count)
-        table = self.out is not None and self.out.suffix.lower() in (".csv", ".parquet")
+        table = self.out is not None and self.out.suffix.lower() in (".csv", ".tsv", ".parquet")
         if self.format is not None and not table:
-            raise FactorankError(f"--format {self.format} is the layout of a table: give --out FILE.csv, too")
+            raise FactorankError(f"--as {self.format} is the layout of a table: give --out FILE.csv, too")
         law, items = self.open()
         orders = law.sample((self.count,), generator=torch.Generator().manual_seed(self.seed))
         if self.out is None:

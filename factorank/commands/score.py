@@ -37,6 +37,7 @@ class Score(RankingsFile, Saved):
         bits, exact = votes.bits(
             law, rankings, self.unranked, partitions=self.partitions, generator=generator
         )
+        print(rankings.read_as + "\n")
         if self.out is None:
             scored = zip(rankings.counts.tolist(), bits.tolist(), texts(rankings), strict=True)
             lines = [[count, f"{value:.3f}", shorten(text, 60)] for count, value, text in scored]

@@ -69,6 +69,7 @@ class Train(RankingsTable):
         )
         voters = f"{self.file.name}: {counted(rankings.voters, 'ranking')} of {counted(rankings.n, 'item')}"
         say(voters + (f", {len(held)} of them held out" if held is not None else ""))
+        say(rankings.read_as)
         result = train(model, orders, settings, held_out=held, batch_size=min(self.batch_size, len(orders)))
         if not first_process():
             return 0

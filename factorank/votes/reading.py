@@ -5,6 +5,7 @@ Laws and models from folders, with the names of their items.
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def read_votes(
     >>> read_votes(path, unranked="below")
     Rankings(3 items, 2 rows, 3 voters, strict)
     """
-    rankings, places = read_rows(path, format, None, first_rank)
+    rankings, places = read_rows(path, format, None, first_rank, merge)
     if break_ties and (unranked is not None or rankings.complete):
         rankings, places = rankings.distinct().break_ties(generator), []
     try:
@@ -81,8 +82,7 @@ def prepared(rankings: Rankings, unranked: Unranked | None = None) -> Rankings:
     if unranked == "below":
         last = rankings.ranks.amax(1, keepdim=True)
         bottom = (rankings.ranks == last) & ((rankings.ranks == last).sum(1, keepdim=True) > 1) & (last > 0)
-        ranks = rankings.ranks.masked_fill(bottom, -1)
-        rankings = Rankings(rankings.items, ranks, rankings.counts, rankings.metadata)
+        rankings = replace(rankings, ranks=rankings.ranks.masked_fill(bottom, -1))
     try:
         rankings.to_padded_orders()
     except RankingsError as error:

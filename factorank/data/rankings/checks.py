@@ -4,7 +4,8 @@ Ranks are levels from 0, equal for tied items, -1 for unranked ones.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,6 +16,8 @@ from factorank.errors import RankingsError
 
 MOST = 2**63 - 1
 """The largest count: what an int64 holds."""
+MOST_RANKS = 2**27
+"""Rankings of n items hold n numbers each: at most so many in all, which is 1 GiB."""
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u2028\\u2029]")
 
 
@@ -48,10 +51,30 @@ def check_name(name: str, where: str) -> str:
     if not name:
         fail(where, "an item has an empty name")
     if name != name.strip():
-        fail(where, f"the item name {name!r} has white space around it")
+        fail(where, f"the item name {shown(name)} has white space around it")
     if control := _CONTROL.search(name):
-        fail(where, f"the item name {name!r} holds the control character {control[0]!r}")
+        fail(where, f"the item name {shown(name)} holds the control character {control[0]!r}")
     return name
+
+
+def cleaned_name(name: str, taken: Collection[str] = ()) -> str:
+    """A name without control characters and without white space around it, and none of those ``taken``.
+
+    UTF-8 that was once read as Latin-1 leaves control characters behind. Where that explains them, it is
+    undone; else they are taken out. Two items stay two: a number tells them apart if nothing else does.
+
+    >>> cleaned_name("M\xc3\x89NAGER"), cleaned_name(" two\x07tone "), cleaned_name("a\x07", taken={"a"})
+    ('MÉNAGER', 'twotone', 'a (2)')
+    """
+    if not _CONTROL.search(name):
+        return name.strip()
+    bare = _CONTROL.sub("", name).strip()
+    try:
+        repaired = _CONTROL.sub("", name.encode("latin-1").decode("utf-8")).strip()
+    except UnicodeError:
+        repaired = bare
+    ways = chain([repaired, bare], (f"{repaired} ({number})" for number in count(2)))
+    return next(way for way in ways if way not in taken) if repaired and bare else ""
 
 
 def check_names(names: Sequence[str], where: str) -> list[str]:
@@ -65,6 +88,19 @@ def check_names(names: Sequence[str], where: str) -> list[str]:
     return list(names)
 
 
+def shown(value: object) -> str:
+    """A value from a file as a message shows it: quoted, and cut if it is long."""
+    text = str(value)
+    return repr(text if len(text) <= 40 else text[:37] + "…")
+
+
+def check_size(rows: int, n: int, where: str) -> None:
+    """Refuse rankings that would fill the memory."""
+    if rows * n > MOST_RANKS:
+        size = f"{rows:,} different rankings of {n:,} items hold {rows * n:,} ranks"
+        fail(where, f"{size}; at most {MOST_RANKS:,} can be held")
+
+
 def whole_number(cell: object, where: str, what: str, least: int = 1) -> int:
     """A count or a rank from a cell of text or of a typed column; ``3`` and ``3.0`` are both 3."""
     text = str(cell)
@@ -72,16 +108,14 @@ def whole_number(cell: object, where: str, what: str, least: int = 1) -> int:
         return int(text)  # nearly all cells take this quick path
     text = text.strip()
     if not re.fullmatch(r"[0-9]+(\.0*)?", text, re.ASCII):
-        broken = re.fullmatch(r"[0-9]+\.[0-9]+", text)
-        hint = "; break ties or give tied items the same whole number" if broken else ""
-        fail(where, f"the {what} is {cell!r}, not a whole number from {least}{hint}")
+        fail(where, f"the {what} is {shown(cell)}, not a whole number from {least}")
     digits = text.split(".")[0].lstrip("0") or "0"
     value = int(digits) if len(digits) <= 19 else MOST + 1
     if value < least:
         fail(where, f"the {what} is {value}; it is at least {least}")
     if value > MOST:
-        shown = text if len(text) < 30 else text[:26] + "…"
-        fail(where, f"the {what} is {shown}; at most {MOST} can be held")
+        number = text if len(text) < 30 else text[:26] + "…"
+        fail(where, f"the {what} is {number}; at most {MOST} can be held")
     return value
 
 

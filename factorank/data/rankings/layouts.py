@@ -1,231 +1,189 @@
-"""The three layouts of a table of rankings, CSV or parquet.
+"""The layouts of a table of rankings, CSV or parquet.
 
 * ``orders``: a column for each place (``place 1``, ``place 2``, …), best first, holding items' names; tied
   items share a cell, ``B = C``; a shorter ranking leaves its last cells empty.
 * ``ranks``: a column for each item, holding its rank from 1; tied items share a rank, unranked items have an
   empty cell.
-* ``long``: columns ``voter``, ``item`` and ``rank``, a line for each voter and item; an empty rank means
-  that the item is not ranked.
+* ``scores``: the same with numbers of which the highest is best; equal scores are ties.
+* ``long``: columns ``voter``, ``item`` and ``rank`` (or ``score``), a line for each voter and item; an empty
+  rank means that the item is not ranked.
+* ``pairs``: columns ``winner`` and ``loser``, a line for each comparison.
 
 A column ``count`` says how many voters share the ranking, a column ``voter`` names them in the wide layouts.
+:mod:`factorank.data.rankings.headers` says which names columns may have.
 """
 
-import re
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 
-import torch
+import numpy as np
 
-from factorank.data.rankings.checks import check_name, check_names, check_total, fail, levels_of, whole_number
+from factorank.data.rankings.checks import MOST_RANKS, check_names, fail, shown, whole_number
+from factorank.data.rankings.headers import Columns, understood
+from factorank.data.rankings.numbering import Numbers, missing, rank_levels, score_levels
 from factorank.data.rankings.rankings import Rankings
-from factorank.data.rankings.tables import LocatedTable
+from factorank.data.rankings.rows import RankingRows
+from factorank.data.rankings.tables import Table
 
-LAYOUTS = ("orders", "ranks", "long")
 TIE = " = "
-_PLACE = re.compile(r"(?:place[ _]?)?([0-9]+)", re.ASCII | re.IGNORECASE)
-
-Votes = list[tuple[str, dict[str, int], int]]
-"""For each ranking its place in the file, the level of each ranked item from 0, and the count."""
 
 
 def parse(
-    table: LocatedTable, layout: str | None, items: Sequence[str] | None, first_rank: int
+    table: Table, layout: str | None, items: Sequence[str] | None, first_rank: int, merge: bool
 ) -> tuple[Rankings, list[str]]:
     """Rankings from a table, and the place of each; ``items`` are the names of all items, in order."""
-    for number, column in enumerate(table.columns):
-        if not column:
-            fail(table.header, f"column {number + 1} has no name")
-        if column in table.columns[:number]:
-            fail(table.header, f"there are two columns {column!r}")
-    layout = layout or _recognise(table)
-    if not table.rows:
+    columns = understood(table, layout)
+    if next(table.rows(), None) is None:
         fail(table.source, "there is no ranking in the table, only the names of its columns")
-    if items is not None:
-        items = check_names(items, "items")
-    names, votes = {"orders": _orders, "ranks": _ranks, "long": _long}[layout](table, items, first_rank)
-    ranks = [[levels.get(name, -1) for name in names] for _, levels, _ in votes]
-    counts = [count for *_, count in votes]
-    check_total(counts, table.source)
-    return Rankings(names, torch.tensor(ranks), torch.tensor(counts)), [where for where, *_ in votes]
+    rows = RankingRows(table.source, merge, None if items is None else check_names(items, "items"))
+    readers: dict[str, Callable[..., list[str] | None]] = {"orders": _orders, "long": _long, "pairs": _pairs}
+    names = readers.get(columns.layout, _wide_numbers)(table, columns, rows, first_rank)
+    rankings = rows.rankings(names if items is None else None, read_as=columns.read_as(table, first_rank))
+    return rankings, rows.places
 
 
-def unparse(rankings: Rankings, layout: str, source: str) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of a table in a layout; rankings that it would not give back raise an error."""
-    items, ranks, counts = list(rankings.items), rankings.ranks.tolist(), rankings.counts.tolist()
-    counted = any(count != 1 for count in counts)
-    columns, cells = ["count"] if counted else [], [[count] if counted else [] for count in counts]
-    numbers = [[None if rank < 0 else rank + 1 for rank in row] for row in ranks]
-    if layout == "long":
-        return ["voter", "item", "rank", *columns], [
-            [voter, name, number, *count]
-            for voter, (row, count) in enumerate(zip(numbers, cells, strict=True), start=1)
-            for name, number in zip(items, row, strict=True)
-        ]
-    if layout == "ranks":
-        for name in sorted({"count", "voter"}.intersection(items)):
-            fail(source, f"an item is called {name!r}, as a column of its own in a table of ranks; use long")
-        return columns + items, [count + row for count, row in zip(cells, numbers, strict=True)]
-    for number, name in enumerate(items):
-        if TIE in f" {name} ":
-            fail(source, f"the item {name!r} holds {TIE!r}, which marks a tie in a table of orders; use long")
-        if all(row[number] < 0 for row in ranks):
-            fail(source, f"nobody ranks {name!r}, so a table of orders would lose it; use ranks or long")
-    longest = 1 + max(max(row) for row in ranks)
-    rows: list[list[Any]] = []
-    for count, row in zip(cells, ranks, strict=True):
-        places = [TIE.join(items[item] for item in level) for level in levels_of(row)]
-        rows.append([*count, *places, *[None] * (longest - len(places))])
-    return columns + [f"place {place}" for place in range(1, longest + 1)], rows
-
-
-def _recognise(table: LocatedTable) -> str:
-    columns = _wide_columns(table)
-    if "voter" in table.columns and set(columns) == {"item", "rank"}:
-        return "long"
-    if columns and all(_PLACE.fullmatch(column) for column in columns):
-        if all(column.isascii() and column.isdigit() for column in columns):
-            names = "say {parameter='orders'} if they are places, {parameter='ranks'} if they are items"
-            fault = f"the columns are named by numbers only: {names}"
-            fail(table.header, f"{fault}, and add a line of column names if this is a ranking", "format")
-        return "orders"
-    for where, cells in table.rows:  # a first line that is a ranking has cells that later rows hold, too
-        for column, cell in zip(table.columns, cells, strict=True):
-            if column in columns and cell in columns and not str(cell).isdigit():
-                places = ",".join(f"place {number}" for number in range(1, min(len(columns), 3) + 1))
-                like = f"this line looks like a ranking, for {cell!r} is in a ranking at {where}, too"
-                more = ",…" if len(columns) > 3 else ""
-                fail(table.header, f"{like}; the first line names the columns: {places}{more}")
-    return "ranks"
-
-
-def _wide_columns(table: LocatedTable) -> list[str]:
-    """The columns that hold ranks or items in a wide layout."""
-    return [column for column in table.columns if column not in ("voter", "count")]
-
-
-def _wide(table: LocatedTable) -> Iterator[tuple[str, dict[str, Any], int]]:
-    """The place of each row, its cells except ``voter`` and ``count``, and its count."""
-    voters: dict[str, str] = {}
-    for where, cells in table.rows:
-        row = dict(zip(table.columns, cells, strict=True))
-        count = whole_number(row.pop("count"), where, "count") if "count" in row else 1
-        if "voter" in row:
-            voter = str(row.pop("voter"))
-            if voter in voters:
-                fail(where, f"voter {voter!r} is at {voters[voter]} already")
-            voters[voter] = where
-        yield where, row, count
-
-
-def _orders(table: LocatedTable, items: Sequence[str] | None, first_rank: int) -> tuple[list[str], Votes]:
-    places = _wide_columns(table)
-    for number, column in enumerate(places, start=1):
-        match = _PLACE.fullmatch(column)
-        if match is None or match[1] != str(number):
-            fail(table.header, f"column {column!r} is where 'place {number}' should be")
-    if not places:
-        fail(table.header, "there is no column 'place 1'")
-    votes: Votes = []
-    names_in: dict[Any, list[str]] = {}
-    for where, row, count in _wide(table):
-        cells = list(row.values())
-        while cells and cells[-1] is None:
+def _orders(table: Table, columns: Columns, rows: RankingRows, first_rank: int) -> list[str] | None:
+    items_in: dict[str, list[int]] = {}
+    for where, cells, count in _wide(table, columns):
+        while cells and missing(cells[-1]):
             cells.pop()
         if not cells:
             fail(where, "no item is ranked")
-        levels: dict[str, int] = {}
-        for level, (place, cell) in enumerate(zip(places, cells, strict=False)):
-            if cell is None:
-                fail(where, f"{place!r} is empty, but a later place is not")
-            if cell not in names_in:  # most cells repeat an earlier one
-                names_in[cell] = [_item(name.strip(), where, items) for name in str(cell).split(TIE)]
-            for name in names_in[cell]:
-                if name in levels:
-                    fail(where, f"{name!r} is ranked twice, at {places[levels[name]]!r} and {place!r}")
-                levels[name] = level
-        votes.append((where, levels, count))
-    return list(items or sorted({name for _, levels, _ in votes for name in levels}, key=_natural)), votes
+        level_of: dict[int, int] = {}
+        for level, cell in enumerate(cells):
+            if missing(cell):
+                place, what = (
+                    shown(table.columns[columns.cells[level]]),
+                    f"holds {cell!r}" if cell else "is empty",
+                )
+                fail(where, f"{place} {what}, but a later place is not")
+            if cell not in items_in:  # most cells repeat an earlier one
+                items_in[cell] = [rows.item(name.strip(), where) for name in cell.split(TIE)]
+            for item in items_in[cell]:
+                if item in level_of:
+                    places = [shown(table.columns[columns.cells[at]]) for at in (level_of[item], level)]
+                    name = shown(list(rows.number)[item])
+                    fail(where, f"{name} is ranked twice, at {places[0]} and {places[1]}")
+                level_of[item] = level
+        rows.add(where, list(level_of), list(level_of.values()), count)
+    return sorted(rows.number, key=_natural)
 
 
-def _ranks(table: LocatedTable, items: Sequence[str] | None, first_rank: int) -> tuple[list[str], Votes]:
-    columns = _wide_columns(table)
-    if not columns:
+def _wide_numbers(table: Table, columns: Columns, rows: RankingRows, first_rank: int) -> list[str] | None:
+    if not columns.cells:
         fail(table.header, "there is no column for any item")
-    for column in columns:
-        _item(column, table.header, items)
-    votes: Votes = []
-    for where, row, count in _wide(table):
-        cells = [(name, cell) for name, cell in row.items() if cell is not None]
-        ranks = {name: _rank(cell, where, name, first_rank) for name, cell in cells}
-        votes.append((where, _levels(ranks, first_rank, where), count))
-    return list(items or columns), votes
+    items = [rows.item(table.columns[i], table.header) for i in columns.cells]
+    for at, item in enumerate(items):
+        if not rows.closed and item != at:
+            fail(table.header, f"two columns are called {shown(list(rows.number)[item])}")
+    numbers, number_of = Numbers(table.decimal_comma), np.array(items)
+    named = [table.columns[i] for i in columns.cells]
+    for where, cells, count in _wide(table, columns):
+        levels, there = _levels(cells, numbers, columns, first_rank, where, named)
+        rows.add(where, number_of[there], levels, count)
+    return None
 
 
-def _long(table: LocatedTable, items: Sequence[str] | None, first_rank: int) -> tuple[list[str], Votes]:
-    if set(table.columns) - {"count"} != {"voter", "item", "rank"}:
-        there = ", ".join(table.columns)
-        fail(table.header, f"a long table has voter, item, rank and perhaps count; the columns are {there}")
-    names = dict.fromkeys(items or ())
-    voters: dict[str, tuple[str, dict[str, int | None], int]] = {}
-    for where, cells in table.rows:
-        row = dict(zip(table.columns, cells, strict=True))
-        for column in ("voter", "item"):
-            if row[column] is None:
-                fail(where, f"the {column} is missing")
-        voter, name = str(row["voter"]), _item(str(row["item"]), where, None if items is None else names)
-        count = whole_number(row["count"], where, "count") if "count" in row else 1
-        first, ranks, before = voters.setdefault(voter, (where, {}, count))
+def _long(table: Table, columns: Columns, rows: RankingRows, first_rank: int) -> list[str] | None:
+    item_column, value_column = columns.cells
+    assert columns.voter is not None
+    numbers = Numbers(table.decimal_comma)
+    texts: dict[float, str] = {}
+    voters: dict[str, tuple[str, int, array[int], array[float]]] = {}
+    for line, (where, cells) in enumerate(table.rows()):
+        voter = cells[columns.voter]
+        for what, cell in ("voter", voter), ("item", cells[item_column]):
+            if not cell:
+                fail(where, f"the {what} is missing")
+        item, count = rows.item(cells[item_column], where), _count(cells, columns, where)
+        first, before, items, values = voters.setdefault(voter, (where, count, array("q"), array("d")))
         if count != before:
-            fail(where, f"voter {voter!r} has count {count} here but {before} at {first}")
-        if name in ranks:
-            fail(where, f"voter {voter!r} has a line for item {name!r} already")
-        ranks[name] = None if row["rank"] is None else _rank(row["rank"], where, name, first_rank)
-        names.setdefault(name)
-    votes: Votes = []
-    for voter, (where, ranks, count) in voters.items():
-        place = f"{where}: voter {voter!r}"
-        ranked = {name: rank for name, rank in ranks.items() if rank is not None}
-        votes.append((place, _levels(ranked, first_rank, place), count))
-    return list(names), votes
+            fail(where, f"voter {shown(voter)} has count {count} here but {before} at {first}")
+        value = numbers[cells[value_column]]
+        if value == np.inf:
+            what = "score" if columns.scores else "rank"
+            name, cell = shown(cells[item_column]), shown(cells[value_column])
+            fail(where, f"the {what} of {name} is {cell}, not a number")
+        texts.setdefault(value, cells[value_column])
+        items.append(item)
+        values.append(value)
+        if line >= MOST_RANKS:
+            fail(table.source, f"there are more than {MOST_RANKS:,} lines; no more ranks can be held")
+    names = list(rows.number)
+    for voter, (where, count, items, values) in voters.items():
+        place, number_of = f"{where}: voter {shown(voter)}", np.array(items)
+        _check_once(table, columns, voter, number_of, names)
+        cells = ["" if np.isnan(value) else texts[value] for value in values]
+        named = [names[item] for item in items]
+        levels, there = _levels(cells, numbers, columns, first_rank, place, named)
+        rows.add(place, number_of[there], levels, count)
+    return None
 
 
-def _item(name: str, where: str, items: Collection[str] | None) -> str:
-    """The name of an item, which is one of ``items`` if these are given."""
-    check_name(name, where)
-    if items is not None and name not in items:
-        more = f" and {len(items) - 8} more" if len(items) > 8 else ""
-        fail(where, f"there is no item {name!r}; there are {', '.join(list(items)[:8])}{more}")
-    return name
+def _pairs(table: Table, columns: Columns, rows: RankingRows, first_rank: int) -> list[str] | None:
+    winner, loser = columns.cells
+    for where, cells in table.rows():
+        for i in columns.cells:
+            if not cells[i]:
+                fail(where, f"the {table.columns[i]} is missing")
+        pair = rows.item(cells[winner], where), rows.item(cells[loser], where)
+        if pair[0] == pair[1]:
+            fail(where, f"{shown(cells[winner])} is both winner and loser")
+        rows.add(where, pair, (0, 1), _count(cells, columns, where))
+    return sorted(rows.number, key=_natural)
 
 
-def _rank(cell: Any, where: str, name: str, first: int) -> int:
-    if first == 1 and str(cell) in ("0", "0.0"):
-        advice = "ranks begin with 1 (or say {parameter=0})"
-        fail(where, f"the rank of {name!r} is 0; {advice}", parameter="first_rank")
-    return whole_number(cell, where, f"rank of {name!r}", first)
+def _wide(table: Table, columns: Columns) -> Iterator[tuple[str, list[str], int]]:
+    """The place of each row of a wide table, its cells, and its count."""
+    named = columns.index if columns.voter is None else [columns.voter, *columns.index]
+    voters: dict[tuple[int, str], str] = {}
+    for where, cells in table.rows():
+        for i in named:
+            if (before := voters.setdefault((i, cells[i]), where)) != where:
+                what = "voter" if i == columns.voter else f"row {shown(table.columns[i])}"
+                fail(where, f"{what} {shown(cells[i])} is at {before} already")
+        yield where, [cells[i] for i in columns.cells], _count(cells, columns, where)
 
 
-def _levels(ranks: dict[str, int], first: int, where: str) -> dict[str, int]:
-    """Levels from 0 for ranks as a file numbers them.
+def _count(cells: Sequence[str], columns: Columns, where: str) -> int:
+    if columns.count is None:
+        return 1
+    cell = cells[columns.count]
+    if missing(cell):
+        fail(where, "the count is missing")
+    return whole_number(cell, where, "count", 0)
 
-    Tied items share a number. The number after a tie is either the next one (1, 2, 2, 3) or the number of
-    items before plus one (1, 2, 2, 4). Anything else is a gap.
-    """
-    if not ranks:
-        fail(where, "no item is ranked")
-    best = min(ranks, key=lambda name: ranks[name])
-    if ranks[best] != first:
-        fail(where, f"the ranks begin with {ranks[best]} ({best}); the best item has rank {first}")
-    used = sorted(set(ranks.values()))
-    level_of = {rank: level for level, rank in enumerate(used)}
-    if used[-1] - first >= len(used):
-        everyone = sorted(ranks.values())
-        if any(rank != first + everyone.index(rank) for rank in used):
-            missing = next(rank for rank in range(first, used[-1]) if rank not in level_of)
-            above = next(rank for rank in used if rank > missing)
-            name = next(name for name, rank in ranks.items() if rank == above)
-            fail(where, f"rank {missing} is missing, but {name} has rank {above}")
-    return {name: level_of[rank] for name, rank in ranks.items()}
+
+def _levels(
+    cells: Sequence[str],
+    numbers: Numbers,
+    columns: Columns,
+    first_rank: int,
+    where: str,
+    names: Sequence[str],
+) -> tuple[np.ndarray, np.ndarray]:
+    """The levels of the cells that are not missing, and which these are."""
+    values = numbers.of(cells)
+    absent = np.isnan(values)
+    there = np.arange(len(values))
+    if absent.any():
+        there = np.flatnonzero(~absent)
+        cells, names = [cells[i] for i in there.tolist()], [names[i] for i in there.tolist()]
+    if columns.scores:
+        return score_levels(cells, values[there], where, names), there
+    return rank_levels(cells, values[there], first_rank, where, names), there
+
+
+def _check_once(table: Table, columns: Columns, voter: str, items: np.ndarray, names: Sequence[str]) -> None:
+    """A voter has one line for an item."""
+    if len(np.unique(items)) == len(items):
+        return
+    seen: set[str] = set()
+    for where, cells in table.rows():  # again, for the line of the second
+        if cells[columns.voter or 0] == voter:
+            if (name := cells[columns.cells[0]]) in seen:
+                fail(where, f"voter {shown(voter)} has a line for item {shown(name)} already")
+            seen.add(name)
 
 
 def _natural(name: str) -> tuple[bool, int, str]:

@@ -1,7 +1,7 @@
 """Rankings of named items by voters: complete or not, with ties or without."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -38,6 +38,8 @@ class Rankings:
     """The number of voters who share each row: ``(rows,)`` int64, at least 1; by default all 1."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """Other lines of a PrefLib file: ``{"TITLE": …}``."""
+    read_as: str = ""
+    """What a reader understood of the file, in a line: "read as: one row a voter, columns are items, …"."""
 
     def __post_init__(self) -> None:
         check_integer(self.ranks, "Rankings takes ranks", RankingsError)
@@ -178,7 +180,7 @@ class Rankings:
             mine, others = sources
             only = f"{odd[0]!r} is in {mine if odd[0] in number else others} only"
             raise RankingsError(f"the items of {mine} are not those of {others}: {only}")
-        return Rankings(items, self.ranks[:, [number[name] for name in items]], self.counts, self.metadata)
+        return replace(self, items=items, ranks=self.ranks[:, [number[name] for name in items]])
 
     def break_ties(self, generator: torch.Generator | None = None) -> "Rankings":
         """The same rankings with tied items in a random order, drawn anew for each voter.
@@ -195,7 +197,7 @@ class Rankings:
         noise = torch.rand(ranks.shape, generator=generator, dtype=torch.float64)
         order = (ranks + noise).masked_fill(ranks < 0, torch.inf).argsort(1)
         places = torch.empty_like(order).scatter_(1, order, torch.arange(self.n).expand(order.shape))
-        return Rankings(self.items, places.masked_fill(ranks < 0, -1), counts, self.metadata).distinct()
+        return replace(self, ranks=places.masked_fill(ranks < 0, -1), counts=counts).distinct()
 
     def split(
         self, held_out: float, generator: torch.Generator | None = None
@@ -233,12 +235,18 @@ class Rankings:
 
     def distinct(self) -> "Rankings":
         """The same voters with equal rows merged, in the order of first appearance."""
-        first: dict[tuple[int, ...], int] = {}
-        number = [first.setdefault(tuple(row), len(first)) for row in self.ranks.tolist()]
+        if self.n == 0 or len(self) == 0:
+            return self
+        data, size = self.ranks.contiguous().numpy().tobytes(), self.n * 8
+        first: dict[bytes, int] = {}
+        number = [first.setdefault(data[at : at + size], len(first)) for at in range(0, len(data), size)]
         if len(first) == len(self):
             return self
-        counts = torch.zeros(len(first), dtype=torch.int64).scatter_add_(0, torch.tensor(number), self.counts)
-        return Rankings(self.items, torch.tensor(list(first)).view(-1, self.n), counts, self.metadata)
+        row_of = torch.tensor(number)
+        counts = torch.zeros(len(first), dtype=torch.int64).scatter_add_(0, row_of, self.counts)
+        kept = torch.zeros(len(first), dtype=torch.int64)
+        kept[row_of.flip(0)] = torch.arange(len(self) - 1, -1, -1)  # the first of equal rows is written last
+        return replace(self, ranks=self.ranks[kept], counts=counts)
 
     def __len__(self) -> int:
         return len(self.ranks)
@@ -257,7 +265,7 @@ class Rankings:
 
     def _with_counts(self, counts: Tensor) -> "Rankings":
         some = counts > 0
-        return Rankings(self.items, self.ranks[some], counts[some], self.metadata)
+        return replace(self, ranks=self.ranks[some], counts=counts[some])
 
 
 def _names(items: Sequence[str] | None, n: int) -> Sequence[str]:
