@@ -27,7 +27,7 @@ from benchmarks.timing import seconds
 from benchmarks.workloads import Workload
 from factorank.kernels import dispatch
 from factorank.models import PermutationModel
-from factorank.models.partitions import bounds
+from factorank.sampling.partitions import Blocks
 
 WORKLOADS: dict[str, tuple[Workload, int | None]] = {
     "sample cyclic nfe=1": (replace(workloads.CYCLIC, batch=16_384), 1),
@@ -138,7 +138,7 @@ def plain_call(model: PermutationModel, contexts: Any, samples: int, nfe: int | 
         code = torch.full((samples, n), network.mask_value, device=device)
         place = torch.rand((samples, n), device=device).argsort(-1)  # when each position is revealed
         for step in range(nfe or n):
-            start, stop = bounds(n, nfe or n, step)
+            start, stop = Blocks(nfe or n).bounds(n, step)
             values = drawn(network.head(network.hidden(code, encoded, None)))
             code = torch.where((place >= start) & (place < stop), values, code)
         return paper.transform(code, decode)

@@ -22,6 +22,7 @@ LAYERS = [
     ["permutations", "lexicographic", "distances", "assignment"],
     ["codes"],
     ["metrics", "losses"],
+    ["sampling"],
     ["distributions", "data"],
     ["models"],
     ["training"],

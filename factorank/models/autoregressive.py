@@ -15,7 +15,8 @@ from factorank.models.conditions import Conditions
 from factorank.models.context import EncodedContext
 from factorank.models.law import PermutationLaw
 from factorank.models.network import evaluating
-from factorank.models.unmasking import Chooser, Step
+from factorank.models.unmasking import Step, Unmasking
+from factorank.sampling.choosers import Chooser
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
@@ -40,9 +41,13 @@ def loss(
     return -(chosen if counted is None else torch.where(counted, chosen, 0)).sum(-1)
 
 
-def log_probs(model: "PermutationModel", code: Tensor, memory: EncodedContext | None) -> Tensor:
+def log_probs(
+    model: "PermutationModel", code: Tensor, memory: EncodedContext | None, unmasking: Unmasking | None = None
+) -> Tensor:
     """The log-probability of every value ``(*rows, n)`` of the codes, given those before it."""
-    return model.network.head.log_probs(model.network.causal_hidden(code, memory), code)
+    logits = model.network.head(model.network.causal_hidden(code, memory))
+    logits = logits if unmasking is None else unmasking.temper(logits)
+    return logits.log_softmax(-1).gather(-1, code[..., None]).squeeze(-1)
 
 
 def checked_beam(width: int | None) -> int:
@@ -57,13 +62,16 @@ def checked_beam(width: int | None) -> int:
 class AutoregressiveLaw(PermutationLaw):
     """The law of an autoregressive model, one position at a time; see :class:`PermutationLaw`."""
 
-    unmask = "left-to-right"
-
     def __init__(
-        self, model: "PermutationModel", conditions: Conditions, batch_shape: torch.Size, beam: int = BEAM
+        self,
+        model: "PermutationModel",
+        conditions: Conditions,
+        batch_shape: torch.Size,
+        unmasking: Unmasking,
+        beam: int = BEAM,
     ) -> None:
-        super().__init__(model, conditions, batch_shape)
-        self.nfe, self.beam_width = model.n, beam
+        super().__init__(model, conditions, batch_shape, unmasking)
+        self.beam_width = beam
 
     @torch.no_grad()
     def beam(self, width: int | None = None) -> tuple[Tensor, Tensor]:
@@ -99,7 +107,7 @@ class AutoregressiveLaw(PermutationLaw):
             value = torch.full((1, conditions.rows), model.network.mask_value, device=start.device)
             sizes, different = model.code.sizes(model.n).tolist(), 1
             for position in range(model.n):
-                logits = model.network.step(value, position, memory, cache, mask)
+                logits = self.unmasking.temper(model.network.step(value, position, memory, cache, mask))
                 here = start[:, position, None]
                 certain = torch.where(torch.arange(model.n, device=start.device) == here, 0, -torch.inf)
                 log_probs = torch.where(here == model.network.mask_value, logits.log_softmax(-1), certain)
@@ -131,7 +139,7 @@ class AutoregressiveLaw(PermutationLaw):
         return self._beam(conditions, self.beam_width)[0][0]
 
     def _score(self, conditions: Conditions, code: Tensor, generator: torch.Generator | None) -> Tensor:
-        chosen = log_probs(self.model, code, self._memory(conditions))
+        chosen = log_probs(self.model, code, self._memory(conditions), self.unmasking)
         free = conditions.start(self.model) == self.model.network.mask_value
         return torch.where(free, chosen, 0).sum(-1)
 
@@ -155,7 +163,7 @@ class AutoregressiveLaw(PermutationLaw):
         yield Step(code.clone(), log_prob, used)
         value = torch.full(narrow, model.network.mask_value, device=start.device)
         for position in range(model.n):
-            logits = model.network.step(value, position, memory, cache, mask)
+            logits = self.unmasking.temper(model.network.step(value, position, memory, cache, mask))
             here = start[:, position]
             if position < fixed:
                 value = here[None]

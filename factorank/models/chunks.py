@@ -21,8 +21,9 @@ from factorank.kernels.gpu.graphs import Recorder, recorder_of, thread_and_strea
 from factorank.models import orders
 from factorank.models.conditions import Conditions
 from factorank.models.network import evaluating
-from factorank.models.unmasking import Draw, StratifiedDraw, last
+from factorank.models.unmasking import last
 from factorank.permutations import cannot_check
+from factorank.sampling.choosers import Draw, StratifiedDraw
 
 if TYPE_CHECKING:
     from factorank.models.law import PermutationLaw
@@ -206,7 +207,7 @@ def draw_for(
         same = Conditions(conditions.rows, dataclasses.replace(context, tokens=tokens))
         return _walked(law, same, samples, generator)
 
-    key = (type(law), law.nfe, law.unmask, samples, generator, conditions.rows, context.aligned)
+    key = (type(law), law.unmasking, samples, generator, conditions.rows, context.aligned)
     return lambda: recorder_of(law.model).run(key, walk, context.tokens, generator, weights)
 
 

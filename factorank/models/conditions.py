@@ -72,6 +72,19 @@ class Conditions:
             code = torch.where(self.fixed >= 0, self.fixed, code)
         return code if self.present is None else torch.where(self.present, code, model.first_values)
 
+    def free(self, model: "PermutationModel") -> Tensor:
+        """The positions ``(rows, n)`` that are neither fixed nor have a single possible value."""
+        return (self.start(model) == model.network.mask_value) & ~model.certain
+
+    def free_count(self, model: "PermutationModel") -> int | Tensor:
+        """How many positions are free: a number if all rows agree, else ``(rows,)``."""
+        if self.fixed is None and self.present is None:
+            return model.n - model.certain_count
+        counts = self.free(model).sum(-1)
+        if not cannot_check(counts) and counts.numel() and bool((counts == counts[0]).all()):
+            return int(counts[0])
+        return counts
+
     def decode(self, model: "PermutationModel", code: Tensor) -> Tensor:
         """The orders of codes ``(samples, rows, n)``; -1 where a list has ended."""
         order = orders.decoded(model, code, self.present)

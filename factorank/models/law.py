@@ -18,8 +18,9 @@ from factorank.models import orders
 from factorank.models.chunks import Sampler, aligned, batch_of, chunks, score
 from factorank.models.conditions import Conditions, first_fixed
 from factorank.models.network import evaluating
-from factorank.models.unmasking import Chooser, Draw, Step
+from factorank.models.unmasking import Step, Unmasking
 from factorank.permutations import checked_shape, is_permutation
+from factorank.sampling.choosers import Chooser, Draw
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
@@ -44,14 +45,15 @@ class PermutationLaw(PermutationDistribution):
     has_rsample = False
     error: ClassVar[type[FactorankError]] = ModelError
     largest_enumerated = 7
-    nfe: int | None
-    unmask: str
     beam_width: int = 1
     """How many codes the search for the mode keeps."""
 
-    def __init__(self, model: "PermutationModel", conditions: Conditions, batch_shape: torch.Size) -> None:
+    def __init__(
+        self, model: "PermutationModel", conditions: Conditions, batch_shape: torch.Size, unmasking: Unmasking
+    ) -> None:
         super().__init__(batch_shape, model.n)
-        self.model, self.conditions = model, conditions
+        self.model, self.conditions, self.unmasking = model, conditions, unmasking
+        self.nfe, self.unmask = unmasking.nfe, unmasking.unmask
         self._sampler = Sampler(self)
 
     def _walk(
@@ -116,7 +118,7 @@ class PermutationLaw(PermutationDistribution):
     def stratified(self, samples: int, *, generator: torch.Generator | None = None) -> Tensor:
         """Orders ``(samples, *batch, n)`` that are spread evenly: each follows the law, and together they
         give means with less noise than independent draws (see
-        :class:`factorank.models.unmasking.StratifiedDraw`).
+        :class:`factorank.sampling.choosers.StratifiedDraw`).
         """
         self._check_samples(samples)
         return self._sampler.stratified(samples, generator).view(samples, *self.batch_shape, self.n)
@@ -250,10 +252,11 @@ class PermutationLaw(PermutationDistribution):
         return new
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(n={self.n}, code={self.model.code.name!r}, nfe={self.nfe},"
-            f" unmask={self.unmask!r}, batch_shape={tuple(self.batch_shape)})"
-        )
+        shown = {"n": self.n, "code": self.model.code.name, "nfe": self.nfe, "unmask": self.unmask}
+        options = {"temperature": self.unmasking.temperature, "top_p": self.unmasking.top_p}
+        shown |= {name: value for name, value in options.items() if value != 1}
+        shown["batch_shape"] = tuple(self.batch_shape)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def _conditioned(self, observed: Tensor, effort: Effort) -> PermutationDistribution | None:
         """The law given the order of the items ``(r,)``, if it has a closed form; see :meth:`condition`."""

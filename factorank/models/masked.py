@@ -16,9 +16,10 @@ from factorank.models.conditions import Conditions
 from factorank.models.context import EncodedContext
 from factorank.models.law import PermutationLaw
 from factorank.models.network import evaluating
-from factorank.models.partitions import Block, block, confident, entropies, listing, within_entropy
-from factorank.models.unmasking import Chooser, Greedy, Replay, Step, Unmasking, last
+from factorank.models.unmasking import Step, Unmasking, fitting, last
 from factorank.permutations import cannot_check, inverse
+from factorank.sampling.choosers import Chooser, Greedy, Replay
+from factorank.sampling.partitions import Block, block, confident, entropies, listing, within_entropy
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
@@ -85,9 +86,8 @@ class MaskedLaw(PermutationLaw):
         batch_shape: torch.Size,
         unmasking: Unmasking,
     ) -> None:
-        super().__init__(model, conditions, batch_shape)
-        self.nfe, self.unmask = unmasking.nfe, unmasking.unmask
-        self.entropy_bound = unmasking.entropy_bound
+        unmasking = fitting(unmasking, conditions.free(model), conditions.free_count(model))
+        super().__init__(model, conditions, batch_shape, unmasking)
 
     @property
     def exact(self) -> bool:  # type: ignore[override]
@@ -101,7 +101,7 @@ class MaskedLaw(PermutationLaw):
         law, rows, shape = aligned(self, order)
         result = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
         if self.nfe is not None:
-            free = (law.conditions.start(self.model) == self.model.network.mask_value).sum(-1)
+            free = law.conditions.free(self.model).sum(-1)
             return (result + free.clamp(max=self.nfe)).view(shape)
         with torch.no_grad(), evaluating(self.model):
             for conditions, where, draws in chunks(law, rows.shape[0]):
@@ -121,7 +121,8 @@ class MaskedLaw(PermutationLaw):
             raise self.error(f"the positions of a code are independent at nfe=1, not at nfe={self.nfe}")
         with evaluating(self.model):
             start = self.conditions.start(self.model)
-            log_probs = self._first_logits(dataclasses.replace(self.conditions), start).log_softmax(-1)
+            logits = self._first_logits(dataclasses.replace(self.conditions), start)
+            log_probs = self.unmasking.temper(logits).log_softmax(-1)
         free = (start == self.model.network.mask_value)[..., None]
         certain = torch.arange(self.n, device=start.device) == start[..., None]
         table = torch.where(free, log_probs, torch.where(certain, 0.0, -torch.inf))
@@ -130,7 +131,8 @@ class MaskedLaw(PermutationLaw):
     def _entropy(self) -> Tensor:
         if self.nfe != 1:
             return super()._entropy()
-        return entropies(self.log_table()).sum(-1).float()
+        table = self.log_table()
+        return entropies(table).sum(-1).to(table.dtype)
 
     def _marginals(self) -> Tensor:
         if self.nfe != 1:
@@ -152,7 +154,8 @@ class MaskedLaw(PermutationLaw):
                 rows = reference.expand(self.conditions.rows, self.n)
                 reference = rows.view(*self.batch_shape, self.n)
             return condition(RIM(logits=self.log_table(), reference=reference), observed, effort)
-        one_by_one = self.nfe == self.n and self.unmask == "left-to-right"
+        count = self.conditions.free_count(self.model)
+        one_by_one = self.unmask == "left-to-right" and self.unmasking.order is None and self.nfe == count
         return self._with_first_fixed(observed) if one_by_one else None
 
     # Block by block.
@@ -160,7 +163,7 @@ class MaskedLaw(PermutationLaw):
     def _mode(self, conditions: Conditions) -> Tensor:
         law = self
         if self.unmask == "random" and self.nfe != 1:
-            how = Unmasking(self.nfe, "confident")
+            how = dataclasses.replace(self.unmasking, unmask="confident")
             law = MaskedLaw(self.model, conditions, torch.Size((conditions.rows,)), how)
         return last(law._walk(conditions, 1, Greedy(), None)).code[0]
 
@@ -175,38 +178,39 @@ class MaskedLaw(PermutationLaw):
         generator: torch.Generator | None,
         score: bool = False,
     ) -> Iterator[Step]:
-        model, n, mask = self.model, self.model.n, self.model.network.mask_value
-        start = conditions.start(model)
-        free = start == mask
-        length = free_positions(conditions, free)
+        model, mask, temper = self.model, self.model.network.mask_value, self.unmasking.temper
+        start, free, blocks = conditions.start(model), conditions.free(model), self.unmasking.blocks
+        length = conditions.free_count(model)
         log_prob = torch.zeros((samples, conditions.rows), device=start.device)
         code, used = start.expand(samples, *start.shape), torch.zeros_like(log_prob, dtype=torch.int64)
+        code = self._with_certain(code, free.expand_as(code), leading=False)
         yield Step(code, log_prob, used)
         # Of one block the order does not matter.
-        listed = listing(free, samples, "left-to-right" if self.nfe == 1 else self.unmask, generator)
-        static = self.nfe is not None and self.unmask != "confident"
-        for step in range(self.nfe or n):
+        unmask = "left-to-right" if self.nfe == 1 else self.unmask
+        listed = listing(free, samples, unmask, generator, self.unmasking.order)
+        static = blocks is not None and self.unmask != "confident"
+        for step in range(model.n if blocks is None else blocks.nfe):
             if static:
-                assert self.nfe is not None
-                positions, inside = block(listed, length, self.nfe, step)
+                assert blocks is not None
+                positions, inside = block(listed, length, blocks, step)
                 if positions.shape[-1] == 0:
                     continue
-            remaining = code == mask
-            if self.nfe is None and not cannot_check(remaining) and not bool(remaining.any()):
+            remaining = (code == mask) & free
+            if blocks is None and not cannot_check(remaining) and not bool(remaining.any()):
                 return
             shared = step == 0
             if shared:
-                logits = self._first_logits(conditions, start)
+                logits = temper(self._first_logits(conditions, start))
             else:
                 where = positions if static else None
                 hidden = model.network.hidden(code, conditions.context, conditions.present, where)
-                logits = model.network.head(hidden, where)
+                logits = temper(model.network.head(hidden, where))
             if not static:
                 positions, inside = self._choose(logits, remaining, length, step)
                 logits = logits if shared else _take(logits, positions)
             values = chooser.shared(logits, samples) if shared else chooser.values(logits, positions)
             if score:
-                log_probs = logits.log_softmax(-1).expand(*values.shape, n)
+                log_probs = logits.log_softmax(-1).expand(*values.shape, model.n)
                 chosen = log_probs.gather(-1, values[..., None]).squeeze(-1)
                 chosen = chosen.gather(-1, positions) if shared else chosen
                 log_prob = log_prob + (chosen if inside is None else torch.where(inside, chosen, 0)).sum(-1)
@@ -214,8 +218,22 @@ class MaskedLaw(PermutationLaw):
             if inside is not None:
                 values = torch.where(inside, values, code.gather(-1, positions))
             code = code.scatter(-1, positions, values)
+            code = self._with_certain(code, (code == mask) & free)
             used = used + (1 if inside is None else inside.any(-1))
             yield Step(code, log_prob, used)
+
+    def _with_certain(self, code: Tensor, remaining: Tensor, *, leading: bool = True) -> Tensor:
+        """Codes in which positions with a single possible value, which take no evaluation, are revealed too.
+
+        Those at the front with the first block, as if left to right, the others when nothing else remains.
+        """
+        certain = self.model.certain
+        if not self.model.certain_count:
+            return code
+        shown = certain & ~remaining.any(-1, keepdim=True)
+        if leading:
+            shown = shown | certain.long().cumprod(0).bool()
+        return torch.where(shown & (code == self.model.network.mask_value), 0, code)
 
     def _first_logits(self, conditions: Conditions, start: Tensor) -> Tensor:
         """All samples of a row are alike before anything is revealed: one evaluation serves them."""
@@ -227,20 +245,10 @@ class MaskedLaw(PermutationLaw):
     def _choose(self, logits: Tensor, remaining: Tensor, length: int | Tensor, step: int) -> Block:
         """The block that the predictions ``(…, n, values)`` call for; ``(rows, …)`` at the first step."""
         logits = logits.detach()
-        if self.nfe is not None:
-            return confident(logits, remaining, length, self.nfe, step)
-        assert self.entropy_bound is not None
-        return within_entropy(logits, remaining, self.entropy_bound, self.unmask)
-
-
-def free_positions(conditions: Conditions, free: Tensor) -> int | Tensor:
-    """How many positions of ``(rows, n)`` are free: a number if all rows agree, else ``(rows,)``."""
-    if conditions.fixed is None and conditions.present is None:
-        return free.shape[-1]
-    counts = free.sum(-1)
-    if not cannot_check(counts) and counts.numel() and bool((counts == counts[0]).all()):
-        return int(counts[0])
-    return counts
+        if self.unmasking.blocks is not None:
+            return confident(logits, remaining, length, self.unmasking.blocks, step)
+        assert self.unmasking.entropy_bound is not None
+        return within_entropy(logits, remaining, self.unmasking.entropy_bound, self.unmask)
 
 
 def _take(tokens: Tensor, positions: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """PermutationModel: a code, a network and an objective."""
 
 import os
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -55,6 +56,8 @@ class PermutationModel(nn.Module):
 
     reference: Tensor | None
     first_values: Tensor
+    certain: Tensor
+    """The positions that have a single possible value, ``(n,)``."""
     place_of: Tensor | None
 
     def __init__(
@@ -106,6 +109,8 @@ class PermutationModel(nn.Module):
         self.padded = not self.code.domains_depend_on_n and reference is None
         identity = self.code.encode(torch.arange(n), check=False)
         self.register_buffer("first_values", identity, persistent=False)
+        self.register_buffer("certain", self.code.sizes(n) == 1, persistent=False)
+        self.certain_count = int(self.certain.sum())
         self.register_buffer(
             "reference", None if reference is None else orders.checked_reference(reference, n)
         )
@@ -205,24 +210,32 @@ class PermutationModel(nn.Module):
         self,
         context: Any = None,
         *,
-        nfe: int | None = None,
+        nfe: int | Sequence[int] | None = None,
         unmask: str | None = None,
+        schedule: str | None = None,
+        partition: Sequence[Sequence[int]] | None = None,
         observed: Tensor | None = None,
         fixed: Tensor | None = None,
         reference: Tensor | None = None,
         entropy_bound: float | None = None,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
         beam: int | None = None,
     ) -> PermutationLaw:
         """The law of the order that the model has learnt, given a context.
 
         Args:
             context: what the context encoder takes; its batch shape becomes that of the law.
-            nfe: how many network evaluations a sample takes, 1..n, n unless given. The free positions are
-                revealed in exactly that many blocks whose sizes differ by at most one.
+            nfe: how many network evaluations a sample takes, 1..n, n unless given; one above the number of
+                free positions (not fixed, and with more than one possible value) means that number. They are
+                revealed in exactly so many blocks. Or the sizes of the blocks, which sum to that number.
             unmask: the order of revealing: "random" (a fresh one for each sample; the default),
                 "left-to-right", "right-to-left", or "confident" (the most certain positions first). Values
                 that are revealed should say something of the order by themselves: the first ones do in
                 Lehmer and Fisher-Yates codes, the last ones in left-Lehmer and insertion codes.
+            schedule: of the sizes of the blocks: "equal" (they differ by at most one; the default) or
+                "growing" (small blocks first, as little is known then).
+            partition: instead of these, the positions of each block.
             observed: the order of some of the items, ``(*batch, r)``, -1 pads: the law is that of the whole
                 order given this. For insertion models whose context is exchangeable and that were trained
                 on references (orders of the items in the context) drawn at random: the observed items are
@@ -233,16 +246,20 @@ class PermutationModel(nn.Module):
             entropy_bound: instead of nfe: each step reveals as many of the most certain positions as keep
                 the bound on what they share, the sum of their entropies less the largest, at or below this
                 many nats (Ben-Hamu et al., 2025). The NFE is what it took: ``nfe_of``, ``sample_with_nfe``.
+            temperature, top_p: the logits of every conditional are divided by the temperature, then cut to
+                the most likely values whose probabilities sum to ``top_p``. They are part of the law:
+                ``log_prob`` is that of what is sampled.
             beam: how many codes the search for the ``mode`` of an autoregressive law keeps, 8 unless given.
 
         Autoregressive models reveal left to right, one position each; nothing else can be asked of them.
         """
-        unmasking = checked_unmasking(self, nfe, unmask, entropy_bound)
+        unmasking = checked_unmasking(
+            self, nfe, unmask, entropy_bound, schedule, partition, temperature, top_p
+        )
         conditions, batch = conditions_for(self, context, observed, fixed, reference)
         if self.causal:
-            return autoregressive.AutoregressiveLaw(
-                self, conditions, batch, autoregressive.checked_beam(beam)
-            )
+            beam = autoregressive.checked_beam(beam)
+            return autoregressive.AutoregressiveLaw(self, conditions, batch, unmasking, beam)
         if beam is not None:
             raise ModelError(
                 "{parameter} searches autoregressive laws; this model is masked", parameter="beam"

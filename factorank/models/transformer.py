@@ -100,8 +100,8 @@ class Transformer(nn.Module):
 class Head(nn.Module):
     """Logits of the values at each position, minus infinity outside the position's domain.
 
-    A linear map of the normed token plus a table with a row for each position, in float32 also under
-    autocast: with the map at zero the table alone is a fully factorized law.
+    A linear map of the normed token plus a table with a row for each position, in float32 or wider also
+    under autocast: with the map at zero the table alone is a fully factorized law.
     """
 
     allowed: Tensor
@@ -123,14 +123,14 @@ class Head(nn.Module):
     def forward(self, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
         """``(*rows, m, width)`` to ``(*rows, m, n)``; ``positions (*rows, m)`` says which, all if None."""
         with torch.autocast(hidden.device.type, enabled=False):
-            norm = self.norm
-            normed = F.layer_norm(
-                hidden.float(), norm.normalized_shape, norm.weight.float(), norm.bias.float(), norm.eps
-            )
-            logits = F.linear(normed, self.weight.float())
+            wide = torch.promote_types(self.weight.dtype, torch.float32)
+            weights = (self.norm.weight, self.norm.bias, self.weight, self.bias)
+            scale, shift, weight, bias = (tensor.to(wide) for tensor in weights)
+            normed = F.layer_norm(hidden.to(wide), self.norm.normalized_shape, scale, shift, self.norm.eps)
+            logits = F.linear(normed, weight)
             if positions is None:
-                return (logits + self.bias.float()).masked_fill(~self.allowed, -torch.inf)
-            return (logits + self.bias.float()[positions]).masked_fill(~self.allowed[positions], -torch.inf)
+                return (logits + bias).masked_fill(~self.allowed, -torch.inf)
+            return (logits + bias[positions]).masked_fill(~self.allowed[positions], -torch.inf)
 
 
 def _take(x: Tensor, positions: Tensor | None) -> Tensor:

@@ -1,29 +1,23 @@
-"""How positions are revealed: what may be asked for, and the values that are put there.
-
-A *chooser* gives the values of the positions of a block: drawn from the predictions, the values of a code
-that is scored, or the most likely ones. Draws have no bias from float32 noise. The usual Gumbel or
-exponential noise has 24 bits: values less likely than about 1e-7 are never drawn and the rest are drawn a
-little too often. Here the cumulative probabilities are float64 and a 53-bit uniform number is looked up in
-them. A value of probability zero is never drawn: it holds no interval.
-"""
+"""How a law reveals its positions: what may be asked for, checked."""
 
 import dataclasses
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
-from factorank.kernels import dispatch
+from factorank.permutations import cannot_check
+from factorank.sampling.categorical import tempered
+from factorank.sampling.partitions import Blocks
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
 
+SCHEDULES = ("equal", "growing")
 UNMASK = ("random", "left-to-right", "right-to-left", "confident")
 """The orders in which a masked model can reveal its positions."""
-BELOW_ONE = 1 - 2**-53
-"""The largest float64 below 1."""
 
 
 @dataclasses.dataclass
@@ -46,46 +40,82 @@ def last(steps: Iterator[Step]) -> Step:
 
 @dataclasses.dataclass(frozen=True)
 class Unmasking:
-    """How a law reveals its positions: in ``nfe`` blocks, or in as many as an ``entropy_bound`` allows."""
+    """How a law reveals its positions, and what is done with the predictions first."""
 
-    nfe: int | None
     unmask: str
+    blocks: Blocks | None = None
+    """None: as many blocks as the entropy bound allows."""
     entropy_bound: float | None = None
+    order: tuple[int, ...] | None = None
+    """The positions in the order of revealing, where a partition was given."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    @property
+    def nfe(self) -> int | None:
+        return None if self.blocks is None else self.blocks.nfe
+
+    def temper(self, logits: Tensor) -> Tensor:
+        """The logits of the law's conditionals, from those of the network."""
+        return tempered(logits, self.temperature, self.top_p)
 
 
 def checked_unmasking(
-    model: "PermutationModel", nfe: int | None, unmask: str | None, entropy_bound: float | None
+    model: "PermutationModel",
+    nfe: int | Sequence[int] | None,
+    unmask: str | None = None,
+    entropy_bound: float | None = None,
+    schedule: str | None = None,
+    partition: Sequence[Sequence[int]] | None = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
 ) -> Unmasking:
     """What was asked for, with the defaults filled in; what the model has not learnt is refused."""
+    _check_share("temperature", temperature, math.inf)
+    _check_share("top_p", top_p, 1.0)
+    tempered: dict[str, Any] = {"temperature": float(temperature), "top_p": float(top_p)}
     if unmask is not None and unmask not in UNMASK:
         raise ModelError(f"{{parameter}} is one of {', '.join(UNMASK)}, not {unmask!r}", parameter="unmask")
-    if nfe is not None and (isinstance(nfe, bool) or not isinstance(nfe, int) or not 1 <= nfe <= model.n):
+    if schedule is not None and schedule not in SCHEDULES:
         raise ModelError(
-            f"the model has {model.n} positions, so {{parameter}} is a whole number from 1 to {model.n}, not"
-            f" {nfe!r}",
-            parameter="nfe",
+            f"{{parameter}} is one of {', '.join(SCHEDULES)}, not {schedule!r}", parameter="schedule"
         )
     if model.causal:
-        options = {"nfe": nfe, "unmask": unmask, "entropy_bound": entropy_bound}
-        allowed: dict[str, Any] = {"nfe": model.n, "unmask": "left-to-right", "entropy_bound": None}
+        options: dict[str, Any] = {"nfe": nfe, "unmask": unmask, "entropy_bound": entropy_bound}
+        options |= {"schedule": schedule, "partition": partition}
+        allowed: dict[str, Any] = {"nfe": model.n, "unmask": "left-to-right"}
         for name, value in options.items():
-            if value is not None and value != allowed[name]:
+            if value is not None and value != allowed.get(name):
                 raise ModelError(
                     f"an autoregressive model reveals its positions left to right, one at a time:"
                     f" nfe={model.n}, unmask='left-to-right' and no entropy_bound;"
                     f" {{parameter={value!r}}} needs a masked model",
                     parameter=name,
                 )
-        return Unmasking(model.n, "left-to-right")
+        return Unmasking("left-to-right", Blocks(model.n), **tempered)
+    order = None
+    if partition is not None:
+        if not (nfe is None and unmask is None and entropy_bound is None and schedule is None):
+            raise ModelError(
+                "{parameter} says which positions are revealed together and when: it stands alone",
+                parameter="partition",
+            )
+        order = _checked_partition(partition, model.n)
+        nfe, unmask = [len(positions) for positions in partition], "left-to-right"
+    nfe, sizes = _checked_nfe(nfe, model.n)
+    if sizes is not None and schedule is not None:
+        raise ModelError(
+            "{parameter} makes the sizes of the blocks, but these were given", parameter="schedule"
+        )
     if model.masks == "all":
         if nfe not in (None, 1) or entropy_bound is not None:
             raise ModelError(
                 "a model with masks='all' has learnt 1 NFE only; masks='any' learns every other",
                 parameter="nfe",
             )
-        return Unmasking(1, unmask or "random")
+        return Unmasking(unmask or "random", Blocks(1), **tempered)
     if model.masks == "suffix" and nfe != 1:
-        if unmask not in (None, "left-to-right"):
+        if unmask not in (None, "left-to-right") or (order is not None and list(order) != sorted(order)):
             raise ModelError(
                 f"a model with masks='suffix' has learnt to reveal left to right; {{parameter={unmask!r}}}"
                 " needs masks='any'",
@@ -93,147 +123,77 @@ def checked_unmasking(
             )
         unmask = "left-to-right"
     if entropy_bound is None:
-        return Unmasking(model.n if nfe is None else nfe, unmask or "random")
-    if nfe is not None:
-        raise ModelError(
-            f"with an entropy_bound the NFE is what it takes, but {{parameter={nfe}}} was given too",
-            parameter="nfe",
-        )
-    if unmask == "random" or not entropy_bound >= 0:  # which NaN is not either
+        blocks = Blocks(model.n if nfe is None else nfe, schedule or "equal", sizes)
+        return Unmasking(unmask or "random", blocks, None, order, **tempered)
+    for name, value in {"nfe": nfe, "schedule": schedule}.items():
+        if value is not None:
+            raise ModelError(
+                f"with an entropy_bound the NFE is what it takes, but {{parameter={value!r}}} was given too",
+                parameter=name,
+            )
+    real = isinstance(entropy_bound, int | float) and not isinstance(entropy_bound, bool)
+    if unmask == "random" or not real or not entropy_bound >= 0:  # which NaN is not either
         raise ModelError(
             "an entropy_bound is 0 or more nats and goes with unmask='confident' (the default with it),"
             f" 'left-to-right' or 'right-to-left', but {entropy_bound=} and {unmask=} were given"
         )
-    return Unmasking(None, unmask or "confident", entropy_bound)
+    return Unmasking(unmask or "confident", None, entropy_bound, **tempered)
 
 
-class Chooser:
-    """What is put at the positions being revealed."""
+def fitting(unmasking: Unmasking, free: Tensor, count: int | Tensor) -> Unmasking:
+    """No more blocks than there are free positions ``(rows, n)``; sizes and a partition must cover them.
 
-    def shared(self, logits: Tensor, samples: int) -> Tensor:
-        """Values ``(samples, rows, n)`` where the samples of a row share its logits ``(rows, n, values)``."""
-        raise NotImplementedError
-
-    def values(self, logits: Tensor, positions: Tensor) -> Tensor:
-        """Values ``(samples, rows, size)`` at positions of that shape with logits ``(…, size, values)``."""
-        raise NotImplementedError
-
-
-class Draw(Chooser):
-    """Draws from the predictions."""
-
-    def __init__(self, generator: torch.Generator | None) -> None:
-        self.generator = generator
-
-    def shared(self, logits: Tensor, samples: int) -> Tensor:
-        return draw_many(logits, samples, generator=self.generator)
-
-    def values(self, logits: Tensor, positions: Tensor) -> Tensor:
-        return draw(logits, generator=self.generator)
-
-
-class StratifiedDraw(Chooser):
-    r"""Draws that are spread evenly over the samples of a row, position by position: a Latin hypercube.
-
-    Sample s of a row has at position i the uniform number :math:`(\pi_i(s) + u_{is}) / S`, with a random
-    permutation :math:`\pi_i` of the S samples and :math:`u_{is}` uniform on [0, 1), and takes the value whose
-    share of [0, 1) holds it. Each sample by itself follows the law; together, where they share predictions
-    with cumulative probabilities F, the values up to v are less than one off :math:`S F(v)` draws, so that
-    what a position does by itself to a mean over the samples hardly varies.
-
-    ``part`` is for samples that are drawn in chunks: those of all chunks are spread together.
-
-    Reference: McKay, Beckman, Conover (1979). A comparison of three methods for selecting values of input
-    variables in the analysis of output from a computer code. Technometrics 21.
+    ``count`` of them are free, in every row or in each of ``(rows,)``.
     """
-
-    def __init__(
-        self,
-        samples: int,
-        rows: int,
-        positions: int,
-        generator: torch.Generator | None = None,
-        device: torch.device | None = None,
-    ) -> None:
-        def rand() -> Tensor:
-            return torch.rand(
-                (rows, positions, samples), dtype=torch.float64, device=device, generator=generator
-            )
-
-        stratum = rand().argsort(-1)
-        uniform = rand().add_(stratum).div_(samples).clamp_(max=BELOW_ONE)  # the sum may round up
-        self.uniform = uniform.movedim(-1, 0)
-
-    def part(self, samples: slice) -> "StratifiedDraw":
-        """Some of the samples."""
-        some = object.__new__(StratifiedDraw)
-        some.uniform = self.uniform[samples]
-        return some
-
-    def shared(self, logits: Tensor, samples: int) -> Tensor:
-        return looked_up(logits, self.uniform.movedim(0, -1).contiguous()).movedim(-1, 0)
-
-    def values(self, logits: Tensor, positions: Tensor) -> Tensor:
-        return looked_up(logits, self.uniform.gather(-1, positions)[..., None]).squeeze(-1)
+    blocks = unmasking.blocks
+    if blocks is None:
+        return unmasking
+    if blocks.sizes is None:
+        most = free.shape[-1] if isinstance(count, Tensor) else count
+        if isinstance(count, Tensor) and not cannot_check(count):
+            most = int(count.max()) if count.numel() else 0
+        blocks = dataclasses.replace(blocks, nfe=max(1, min(blocks.nfe, most)))
+        return dataclasses.replace(unmasking, blocks=blocks)
+    blocks.check(count)
+    if unmasking.order is not None and not bool(free[:, list(unmasking.order)].all()):
+        raise ModelError(
+            "{parameter} lists the free positions: those that are not fixed and have more than one possible"
+            " value",
+            parameter="partition",
+        )
+    return unmasking
 
 
-class Replay(Chooser):
-    """The values of given codes ``(samples, rows, n)``."""
-
-    def __init__(self, code: Tensor) -> None:
-        self.code = code
-
-    def shared(self, logits: Tensor, samples: int) -> Tensor:
-        return self.code
-
-    def values(self, logits: Tensor, positions: Tensor) -> Tensor:
-        return self.code.gather(-1, positions)
+def _check_share(name: str, value: Any, most: float) -> None:
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    if not real or not 0 < value <= most or value == math.inf:
+        bound = "" if most == math.inf else f" and at most {most:g}"
+        raise ModelError(f"{{parameter}} is a number above 0{bound}, not {value!r}", parameter=name)
 
 
-class Greedy(Chooser):
-    """The most likely values."""
-
-    def shared(self, logits: Tensor, samples: int) -> Tensor:
-        return logits.argmax(-1).expand(samples, *logits.shape[:-1])
-
-    def values(self, logits: Tensor, positions: Tensor) -> Tensor:
-        return logits.argmax(-1)
-
-
-def cumulative(logits: Tensor) -> Tensor:
-    """Cumulative probabilities ``(*batch, values)`` in float64; the last one is exactly 1."""
-    total = dispatch.cumulative_sums(torch.softmax(logits.double(), -1))
-    return total / total[..., -1:]
-
-
-def draw(logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """One value for each row of logits ``(*batch, values)``: int64 ``(*batch,)``.
-
-    >>> draw(torch.tensor([-torch.inf, 0.0, -torch.inf]))
-    tensor(1)
-    """
-    return draw_many(logits, 1, generator=generator)[0]
+def _checked_nfe(nfe: Any, n: int) -> tuple[int | None, tuple[int, ...] | None]:
+    """How many blocks there are, and their sizes if these are what was given."""
+    if nfe is None:
+        return None, None
+    sizes = tuple(nfe) if isinstance(nfe, list | tuple) else None
+    counts = [nfe] if sizes is None else [*sizes, len(sizes)]
+    if any(isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= n for count in counts):
+        raise ModelError(
+            f"the model has {n} positions, so {{parameter}} is a whole number from 1 to {n}, not {nfe!r};"
+            " or a list of such numbers, the sizes of the blocks",
+            parameter="nfe",
+        )
+    return counts[-1], sizes
 
 
-def draw_many(logits: Tensor, count: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """``count`` values for each row of logits ``(*batch, values)``: int64 ``(count, *batch)``.
-
-    >>> draw_many(torch.tensor([[-torch.inf, 0.0], [0.0, -torch.inf]]), 3)
-    tensor([[1, 0],
-            [1, 0],
-            [1, 0]])
-    """
-    uniform = torch.rand(
-        (*logits.shape[:-1], count), dtype=torch.float64, device=logits.device, generator=generator
-    )
-    return looked_up(logits, uniform).movedim(-1, 0)
-
-
-def looked_up(logits: Tensor, uniform: Tensor) -> Tensor:
-    """The values that uniform numbers ``(*batch, count)``, float64 in [0, 1), stand for in logits
-    ``(*batch, values)``: int64 ``(*batch, count)``.
-
-    >>> looked_up(torch.zeros(4), torch.tensor([0.0, 0.3, 0.6, 0.9], dtype=torch.float64))
-    tensor([0, 1, 2, 3])
-    """
-    return torch.searchsorted(cumulative(logits), uniform, right=True)
+def _checked_partition(partition: Any, n: int) -> tuple[int, ...]:
+    blocks: Any = partition if isinstance(partition, list | tuple) else [None]
+    lists = all(isinstance(block, list | tuple) and len(block) for block in blocks)
+    order = [position for block in blocks for position in block] if lists else []
+    inside = all(isinstance(position, int) and 0 <= position < n for position in order)
+    if not (lists and inside) or len(set(order)) < len(order):
+        raise ModelError(
+            f"{{parameter}} lists blocks of different positions 0..{n - 1}, each once, not {partition!r}",
+            parameter="partition",
+        )
+    return tuple(order)

@@ -36,6 +36,16 @@ def all_sequences(model: fr.PermutationModel) -> Tensor:
     )
 
 
+def free_positions(model: fr.PermutationModel, fixed=()) -> list[int]:
+    """Those that are not fixed and have more than one possible value."""
+    return [i for i, size in enumerate(model.code.sizes(model.n).tolist()) if size > 1 and i not in fixed]
+
+
+def first_certain(model: fr.PermutationModel) -> list[int]:
+    """The positions at the front with one possible value, which are revealed with the first block."""
+    return list(itertools.takewhile(lambda i: int(model.code.sizes(model.n)[i]) == 1, range(model.n)))
+
+
 def cut(listing: list[int], nfe: int) -> list[tuple[int, ...]]:
     """A list of positions in ``nfe`` blocks, the larger ones first: dealt out in turns, then put together."""
     sizes = [len(range(step, len(listing), nfe)) for step in range(nfe)]
@@ -52,20 +62,25 @@ def block_log_probs(model: fr.PermutationModel, code: Tensor, shown: list[int], 
 
 
 @torch.no_grad()
-def partition_log_prob(model: fr.PermutationModel, order: Tensor, blocks, known=None, shown=()) -> Tensor:
+def partition_log_prob(
+    model: fr.PermutationModel, order: Tensor, blocks, known=None, shown=(), certain=None
+) -> Tensor:
+    """``certain`` are the positions that are revealed with the first block without being in it."""
+    certain = first_certain(model) if certain is None else certain
     code, shown, total = model.code.encode(order, check=False), list(shown), torch.zeros(len(order))
     for block in blocks:
         total += block_log_probs(model, code, shown, known)[:, list(block)].sum(-1)
-        shown += block
+        shown += [*block, *certain]
     return total
 
 
 def random_probs(model: fr.PermutationModel, order: Tensor, nfe: int) -> Tensor:
     """The mixture over all partitions, exactly."""
     partitions: dict = {}
-    for listing in itertools.permutations(range(model.n)):
+    free = free_positions(model)
+    for listing in itertools.permutations(free):
         key = tuple(cut(list(listing), nfe))
-        partitions[key] = partitions.get(key, 0) + 1 / math.factorial(model.n)
+        partitions[key] = partitions.get(key, 0) + 1 / math.factorial(len(free))
     return sum(
         weight * partition_log_prob(model, order, blocks).exp() for blocks, weight in partitions.items()
     )
@@ -77,14 +92,14 @@ def confident_log_prob(model: fr.PermutationModel, order: Tensor, nfe: int) -> T
     result = []
     for row in model.code.encode(order, check=False):
         shown, total = [], 0.0
-        for size in (len(block) for block in cut(list(range(model.n)), nfe)):
+        for size in (len(block) for block in cut(free_positions(model), nfe)):
             visible = torch.full_like(row, model.n)
             visible[shown] = row[shown]
             probs = model.network.head(model.network.hidden(visible[None], None, None))[0].softmax(-1)
             certainty = [-round(float(probs[i].max()) * 4096) for i in range(model.n)]
-            rest = sorted((i for i in range(model.n) if i not in shown), key=lambda i: (certainty[i], i))
+            rest = sorted(free_positions(model, shown), key=lambda i: (certainty[i], i))
             total += sum(math.log(float(probs[i, row[i]])) for i in rest[:size])
-            shown += rest[:size]
+            shown += [*rest[:size], *first_certain(model)]
         result.append(total)
     return torch.tensor(result)
 

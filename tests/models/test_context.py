@@ -10,7 +10,8 @@ from torch import nn
 import factorank as fr
 from factorank.errors import ModelError
 from factorank.models.context import EncodedContext
-from factorank.models.unmasking import UNMASK, Replay
+from factorank.models.unmasking import UNMASK
+from factorank.sampling.choosers import Replay
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 

@@ -9,7 +9,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import ModelError
-from factorank.models.unmasking import cumulative, draw, draw_many
+from factorank.sampling.categorical import cumulative, draw, draw_many
 from tests.models.naive import (
     all_orders,
     all_sequences,

@@ -9,6 +9,8 @@ from tests.models.naive import (
     assert_drawn_from,
     autoregressive_log_prob,
     confident_log_prob,
+    cut,
+    free_positions,
     partition_log_prob,
     random_probs,
     small_model,
@@ -30,7 +32,7 @@ def a_law(kind, n=4, code="insertion", **options):
         return law, random_probs(model, orders, 2)
     if kind == "confident":
         return law, confident_log_prob(model, orders, 2).exp()
-    return law, partition_log_prob(model, orders, [(0, 1), (2, 3)]).exp()
+    return law, partition_log_prob(model, orders, cut(free_positions(model), 2)).exp()
 
 
 @pytest.mark.parametrize("code", ["insertion", "lehmer"])

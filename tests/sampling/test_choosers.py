@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from factorank.models import unmasking as choosers
-from factorank.models.unmasking import BELOW_ONE, Draw, StratifiedDraw
+from factorank.sampling import choosers
+from factorank.sampling.categorical import BELOW_ONE
+from factorank.sampling.choosers import Draw, StratifiedDraw
 
 
 @pytest.mark.parametrize("samples", [1, 2, 7, 21])
