@@ -1,6 +1,7 @@
 """What a code is: a map between permutations and sequences, position by position."""
 
 from abc import ABC, abstractmethod
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +33,8 @@ class Code(ABC):
     """What :func:`factorank.code` finds it by."""
     factorized: bool = True
     """Whether every sequence within the domains decodes to a permutation (all codes but inline)."""
+    positions: Literal["places", "items"] = "places"
+    """What position i of the code belongs to: place i of the order, or item i (insertion)."""
     domains_depend_on_n: bool = True
     """Whether position i has another domain in a longer code; if not, lengths can be mixed in a batch."""
 

@@ -18,3 +18,4 @@ class Insertion(KernelCode):
     """
 
     name = "insertion"
+    positions = "items"

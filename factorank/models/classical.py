@@ -51,6 +51,8 @@ def _one_law(law: "Mallows | RIM") -> None:
 def _factorized(
     cls: "type[PermutationModel]", code: str, logits: Tensor, reference: Tensor, network: dict[str, Any]
 ) -> "PermutationModel":
+    if network.get("target") == "rank":
+        raise ModelError("a model of a classical law encodes orders, not ranks", parameter="target")
     n = logits.shape[-1]
     identity = bool((reference == torch.arange(n, device=reference.device)).all())
     model = cls(n, code, reference=None if identity else reference.cpu(), **network)

@@ -182,10 +182,11 @@ def observing(
     Where the items are ``movable`` the observed ones are put first in the reference, in the order that the
     context has them; otherwise they must be the first of the reference already.
     """
-    if model.code.name != "insertion":
+    if not model.observes:
         raise ModelError(
-            "observed needs an insertion model: only there do the first values of the code stand for the"
-            f" relative order of some items; the code here is {model.code.name}"
+            "observed needs an insertion model, or a left-lehmer one with target='rank': only there do the"
+            " first values of the code stand for the relative order of some items; the code here is"
+            f" {model.code.name} of the {model.target}"
         )
     rows, n = observed.shape[0], model.n
     present = conditions.present
@@ -215,7 +216,7 @@ def observing(
             f" first items can be observed; row {int((~early).int().argmax())} of observed holds others"
         )
     items = torch.nn.functional.pad(items, (0, n - items.shape[-1]), value=-1)
-    code = model.code.encode(torch.where(first, items, places), check=False)
+    code = orders.encode(model, torch.where(first, items, places))
     return dataclasses.replace(conditions, fixed=torch.where(first, code, -1))
 
 
@@ -224,7 +225,7 @@ def first_fixed(model: "PermutationModel", conditions: Conditions, observed: Ten
 
     None unless these are the first items of the reference of every row.
     """
-    if model.code.name != "insertion" or not (conditions.fixed is None and conditions.present is None):
+    if not model.observes or not (conditions.fixed is None and conditions.present is None):
         return None
     reference = conditions.reference if model.reference is None else model.reference
     if reference is None:

@@ -1,10 +1,12 @@
 """Contexts as tokens: the protocol of context encoders, two of them, and their registry.
 
 A context encoder is any module that maps a context to tokens ``(*batch, tokens, width)``, or to a pair of
-those and a bool ``(*batch, tokens)`` that is false at padding. Three attributes, all optional, say more:
+those and a bool ``(*batch, tokens)`` that is false at padding. The context may have any structure: a
+tensor, a tuple, a dictionary, nested as the encoder likes. Three attributes, all optional, say more:
 
 * ``aligned = True``: there are n tokens and token i belongs to position i of the code. They then share one
-  token of the transformer; otherwise the tokens are put before those of the code.
+  token of the transformer; otherwise the tokens are put before those of the code. Position i of an insertion
+  code is item i; of other codes it is place i, and item i with ``target="rank"``.
 * ``exchangeable = True``: token i depends on item i alone, so items may be reordered (``observed`` needs it).
 * ``config()``: the keyword arguments that rebuild it, for classes given to :func:`register_context`.
 """
@@ -180,6 +182,13 @@ def check_encoder(encoder: Any) -> None:
             f" {what}",
             parameter="context",
         )
+
+
+def may_be_items(encoder: nn.Module | None) -> bool:
+    """Whether the tokens of an encoder are aligned, and those of items as far as can be told."""
+    path = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
+    own = path not in LIBRARY.values()
+    return bool(getattr(encoder, "aligned", False)) and (own or bool(getattr(encoder, "exchangeable", False)))
 
 
 def joint_batch(context: "EncodedContext | None", batch: torch.Size, *, wider: bool = True) -> torch.Size:

@@ -1,6 +1,5 @@
 """PermutationModel: a code, a network and an objective."""
 
-import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -10,19 +9,21 @@ from torch import Tensor, nn
 from factorank.codes import Code
 from factorank.codes import code as find_code
 from factorank.errors import ModelError
-from factorank.models import autoregressive, classical, masked, orders, saving
+from factorank.models import autoregressive, classical, masked, orders
 from factorank.models.conditions import conditions_for
-from factorank.models.context import check_encoder, context_config, encode_context, joint_batch
+from factorank.models.context import check_encoder, encode_context, joint_batch
 from factorank.models.law import PermutationLaw
-from factorank.models.network import Network
+from factorank.models.network import Network, checked_sizes
+from factorank.models.saving import SavedModel
 from factorank.models.unmasking import checked_unmasking
-from factorank.permutations import cannot_check, whole_number
+from factorank.permutations import cannot_check
 
 Objective = Literal["masked", "autoregressive"]
 Masks = Literal["any", "suffix", "all"]
+Target = Literal["order", "rank"]
 
 
-class PermutationModel(nn.Module):
+class PermutationModel(SavedModel):
     r"""A learnable law over permutations: the positions of a code, predicted by a transformer.
 
     The *masked* objective learns every conditional :math:`P(C_j \mid C_S)` at once, and the number of network
@@ -42,6 +43,10 @@ class PermutationModel(nn.Module):
             every NFE and order of revealing is learnt. "suffix": all after the first few, for a law that is
             asked left to right or given the order of some items (``observed``). "all": all of them, for a
             law that is asked at 1 NFE and no other. The fewer the sets, the more is learnt of each.
+        target: what is encoded: the "order" (the default), or the "rank" of each item. Position i of the code
+            then belongs to item i instead of place i, or for insertion the other way round. An aligned
+            context with a token for each item goes with insertion codes, and with "rank" with all other
+            factorized ones. Only codes change: laws take and give orders all the same.
 
     With a code whose domains do not depend on n (insertion, left-Lehmer) lists shorter than n may be mixed
     in, padded with -1. ``model.padded = False`` promises that there are none and saves the attention mask.
@@ -72,14 +77,10 @@ class PermutationModel(nn.Module):
         context: nn.Module | None = None,
         reference: Tensor | None = None,
         masks: Masks = "any",
+        target: Target | None = None,
     ) -> None:
         super().__init__()
-        n, width = _whole("n", n, "the number of items"), _whole("width", width, "the numbers of a token")
-        depth, heads = _whole("depth", depth, "the blocks"), _whole("heads", heads, "those of attention")
-        if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-            raise ModelError(
-                f"{{parameter}} is a share, a number from 0 to below 1, not {dropout!r}", parameter="dropout"
-            )
+        n, width, depth, heads = checked_sizes(n, width, depth, heads, dropout)
         if objective not in ("masked", "autoregressive"):
             raise ModelError(
                 f"the objective is 'masked' or 'autoregressive', not {objective!r}", parameter="objective"
@@ -90,10 +91,6 @@ class PermutationModel(nn.Module):
                 f" {objective=}",
                 parameter="masks",
             )
-        if width % heads:
-            raise ModelError(
-                f"the width must be a multiple of the heads: {width=}, {heads=}", parameter="width"
-            )
         check_encoder(context)
         if context is not None and getattr(context, "width", width) != width:
             raise ModelError(
@@ -102,6 +99,7 @@ class PermutationModel(nn.Module):
         self.n, self.code, self.objective = n, find_code(code), objective
         self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
         self.context, self.masks = context, masks
+        self.target, self.target_given = orders.checked_target(self.code, target), target is not None
 
         encode_items = self.causal and getattr(context, "aligned", False)
         self.network = Network(self.code.support_mask(n), width, depth, heads, dropout, encode_items)
@@ -126,6 +124,11 @@ class PermutationModel(nn.Module):
     def causal(self) -> bool:
         """Whether positions are predicted from the earlier ones only."""
         return self.objective == "autoregressive"
+
+    @property
+    def observes(self) -> bool:
+        """Whether the first values of a code stand for the relative order of the first items."""
+        return (self.code.name, self.target) in (("insertion", "order"), ("left-lehmer", "rank"))
 
     def noise(
         self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
@@ -266,50 +269,19 @@ class PermutationModel(nn.Module):
             )
         return masked.MaskedLaw(self, conditions, batch, unmasking)
 
-    def config(self) -> dict[str, Any]:
-        """What rebuilds the model, without its weights, as JSON can hold it."""
-        return {
-            "n": self.n,
-            "code": self.code.name,
-            "objective": self.objective,
-            "width": self.width,
-            "depth": self.depth,
-            "heads": self.heads,
-            "dropout": self.dropout,
-            "context": None if self.context is None else context_config(self.context),
-            "reference": None if self.reference is None else self.reference.tolist(),
-            "masks": self.masks,
-        }
+    def with_length(self, n: int) -> "PermutationModel":
+        """A copy of the model for lists of n items, fewer than its own, with the same context encoder.
 
-    def save_pretrained(self, folder: str | os.PathLike[str], dtype: torch.dtype | None = None) -> None:
-        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all.
+        Its law is that of lists padded to the model's length. The code's domains must not depend on n.
 
-        ``dtype`` is that of the weights in the file, such as ``torch.bfloat16`` for half the size; the
-        model's own by default.
+        >>> model = PermutationModel(6, "insertion", width=8, depth=1, heads=2)
+        >>> model.with_length(4).distribution(nfe=2).sample((3,)).shape
+        torch.Size([3, 4])
         """
-        saving.save(self, folder, dtype)
-
-    @classmethod
-    def from_pretrained(
-        cls, folder: str | os.PathLike[str], context: nn.Module | None = None
-    ) -> "PermutationModel":
-        """Load what :meth:`save_pretrained` wrote, in eval mode.
-
-        A context encoder is rebuilt from its registered name, or passed in.
-        """
-        return saving.load(cls, folder, context)
+        return orders.shortened(self, n)
 
     from_mallows = classmethod(classical.from_mallows)
     from_rim = classmethod(classical.from_rim)
 
     def extra_repr(self) -> str:
-        return f"n={self.n}, code={self.code.name!r}, objective={self.objective!r}"
-
-
-def _whole(name: str, value: Any, what: str) -> int:
-    number = whole_number(value)
-    if number < 1:
-        raise ModelError(
-            f"{{parameter}} ({what}) is a whole number of at least 1, not {value!r}", parameter=name
-        )
-    return number
+        return f"n={self.n}, code={self.code.name!r}, objective={self.objective!r}, target={self.target!r}"

@@ -10,9 +10,30 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from factorank.errors import ModelError
 from factorank.kernels.attention import Cache
 from factorank.models.context import EncodedContext
 from factorank.models.transformer import Head, Transformer
+from factorank.permutations import whole_number
+
+
+def checked_sizes(n: int, width: int, depth: int, heads: int, dropout: float) -> tuple[int, int, int, int]:
+    """n, width, depth and heads as ints; sizes that no network can have are refused."""
+    described = {"n": "the number of items", "width": "the numbers of a token", "depth": "the blocks"}
+    described["heads"] = "those of attention"
+    for name, value in {"n": n, "width": width, "depth": depth, "heads": heads}.items():
+        if whole_number(value) < 1:
+            raise ModelError(
+                f"{{parameter}} ({described[name]}) is a whole number of at least 1, not {value!r}",
+                parameter=name,
+            )
+    if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise ModelError(
+            f"{{parameter}} is a share, a number from 0 to below 1, not {dropout!r}", parameter="dropout"
+        )
+    if width % heads:
+        raise ModelError(f"the width must be a multiple of the heads: {width=}, {heads=}", parameter="width")
+    return int(n), int(width), int(depth), int(heads)
 
 
 class Network(nn.Module):
@@ -36,6 +57,16 @@ class Network(nn.Module):
         self.item_encoder = Transformer(width, encoder_depth, heads, dropout) if encode_items else None
         self.transformer = Transformer(width, max(depth - encoder_depth, 1), heads, dropout)
         self.head = Head(support, width)
+
+    @torch.no_grad()
+    def crop_from(self, longer: "Network") -> None:
+        """Take the weights of a network of longer lists: of its first positions and values, and its mask."""
+        n = self.n
+        weights = longer.state_dict()
+        weights["values.weight"] = torch.cat([longer.values.weight[:n], longer.values.weight[-1:]])
+        weights["places"], weights["head.weight"] = longer.places[:n], longer.head.weight[:n]
+        weights["head.bias"] = longer.head.bias[:n, :n]
+        self.load_state_dict(weights)
 
     @property
     def mask_value(self) -> int:

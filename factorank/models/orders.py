@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from factorank.codes import Code
 from factorank.errors import CodeError, ModelError, PermutationError
-from factorank.models.context import EncodedContext
-from factorank.permutations import as_rows, cannot_check, check_integer, check_permutation, row_name
+from factorank.models.context import EncodedContext, may_be_items
+from factorank.permutations import (
+    as_rows,
+    cannot_check,
+    check_integer,
+    check_permutation,
+    inverse,
+    row_name,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
@@ -28,7 +37,7 @@ def encoded(
     if check_rows and order.device.type == "cpu" and not cannot_check(order):
         if model.place_of is None:
             with contextlib.suppress(PermutationError):  # whole orders are checked while they are encoded
-                return model.code.encode(order.to(torch.int64)), None, None
+                return encode(model, order.to(torch.int64), check=True), None, None
         padded = check(model, order)
     wide = order.to(torch.int64)
     present = None
@@ -39,8 +48,15 @@ def encoded(
     wide = wide.clamp(0, model.n - 1)  # a faulty row must not reach outside of any table
     if model.place_of is not None:
         wide = model.place_of[wide]
-    code = model.code.encode(wide, check=False)
+    code = encode(model, wide)
     return torch.minimum(code, model.network.head.allowed.sum(-1) - 1), present, fault
+
+
+def encode(model: "PermutationModel", order: Tensor, *, check: bool = False) -> Tensor:
+    """The codes ``(*batch, n)`` of whole orders relative to the reference, or of their ranks."""
+    if model.target == "rank":
+        return model.code.encode(inverse(order, check=check), check=False)
+    return model.code.encode(order, check=check)
 
 
 def disagreeing(
@@ -68,6 +84,8 @@ def decoded(model: "PermutationModel", code: Tensor, present: Tensor | None) -> 
     if present is not None:
         code = torch.where(present, code, model.first_values)
     order = model.code.decode(code, check=False)
+    if model.target == "rank":
+        order = inverse(order, check=False)
     if model.reference is not None:
         order = model.reference[order]
     return order if present is None else torch.where(present, order, -1)
@@ -122,6 +140,53 @@ def checked_reference(reference: Tensor, n: int) -> Tensor:
         raise ModelError(f"the reference is an order of shape ({n},), not {tuple(reference.shape)}")
     check_permutation(reference, "the reference is one of the")
     return reference.to(torch.int64).clone()
+
+
+def shortened(model: "PermutationModel", n: int) -> "PermutationModel":
+    """See :meth:`PermutationModel.with_length`."""
+    length = whole_number(n)
+    if not model.padded:
+        raise ModelError(
+            "lists of another length need a code whose domains do not depend on n (insertion, left-lehmer)"
+            f" and no reference, not {model.code.name}",
+            parameter="n",
+        )
+    if not 1 <= length <= model.n:
+        raise ModelError(
+            f"a model of lists of {model.n} items has learnt lists of 1..{model.n}, not of {n!r}; train one"
+            " with a larger n, shorter lists padded with -1",
+            parameter="n",
+        )
+    settings = model.config() | {"n": length, "code": model.code, "context": model.context}
+    short = type(model)(**settings)
+    short.network.crop_from(model.network)
+    return short.to(model.network.places).train(model.training)
+
+
+def checked_target(code: Code, target: str | None) -> str:
+    """What is encoded, "order" unless given."""
+    if target not in (None, "order", "rank"):
+        raise ModelError(f"{{parameter}} is 'order' or 'rank', not {target!r}", parameter="target")
+    if target == "rank" and not code.factorized:
+        raise ModelError(
+            f"{{parameter='rank'}} needs a code of which every sequence is a permutation; {code.name} can"
+            " have ranks that are none, and so those of no order",
+            parameter="target",
+        )
+    return target or "order"
+
+
+def mismatch(model: "PermutationModel") -> str | None:
+    """Why the tokens of the context may stand at the wrong positions of the code; None if they do not."""
+    of_items = (model.code.positions == "items") == (model.target == "order")
+    if of_items or model.target_given or not may_be_items(model.context):
+        return None
+    better = "target='rank' or code='insertion'" if model.code.factorized else "code='insertion'"
+    return (
+        f"token i of the {type(model.context).__name__} goes to position i of the {model.code.name} code,"
+        f" which is place i of the order; if it is the token of item i, {better} learns more;"
+        " target='order' says that it is not"
+    )
 
 
 def check_code_length(code: Tensor, n: int) -> None:

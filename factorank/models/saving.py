@@ -4,43 +4,71 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from factorank.codes import Code
 from factorank.errors import ModelError
 from factorank.files import write_json, write_whole
-from factorank.models.context import build_context
-
-if TYPE_CHECKING:
-    from factorank.models.model import PermutationModel
+from factorank.models.context import build_context, context_config
 
 FORMAT, VERSION = "factorank-model", 1
 SETTINGS = ("n", "code", "objective", "width", "depth", "heads", "dropout", "context", "reference", "masks")
 
 
-def save(model: "PermutationModel", folder: str | os.PathLike[str], dtype: torch.dtype | None = None) -> None:
-    """See :meth:`PermutationModel.save_pretrained`."""
-    write_module(model, folder, FORMAT, VERSION, model.config(), dtype)
+class SavedModel(nn.Module):
+    """What a :class:`PermutationModel` is on disk."""
 
+    n: int
+    code: Code
+    objective: str
+    width: int
+    depth: int
+    heads: int
+    dropout: float
+    context: nn.Module | None
+    reference: Tensor | None
+    masks: str
+    target: str
 
-def load(
-    cls: "type[PermutationModel]", folder: str | os.PathLike[str], context: nn.Module | None
-) -> "PermutationModel":
-    """See :meth:`PermutationModel.from_pretrained`."""
-    folder = Path(folder)
-    config = read_config(folder, FORMAT, VERSION, SETTINGS, "a factorank model")
-    settings = {name: config[name] for name in SETTINGS}
-    if settings["context"] is not None:
-        settings["context"] = build_context(settings["context"]) if context is None else context
-    elif context is not None:
-        raise ModelError(f"the model in {folder} was saved without a context encoder, but one was passed")
-    if settings["reference"] is not None:
-        settings["reference"] = torch.tensor(settings["reference"], dtype=torch.int64)
-    model = cls(**settings)
-    read_weights(model, folder)
-    return model
+    def config(self) -> dict[str, Any]:
+        """What rebuilds the model, without its weights, as JSON can hold it."""
+        settings: dict[str, Any] = {name: getattr(self, name) for name in SETTINGS}
+        return settings | {
+            "code": self.code.name,
+            "context": None if self.context is None else context_config(self.context),
+            "reference": None if self.reference is None else self.reference.tolist(),
+            "target": self.target,
+        }
+
+    def save_pretrained(self, folder: str | os.PathLike[str], dtype: torch.dtype | None = None) -> None:
+        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all.
+
+        ``dtype`` is that of the weights in the file, such as ``torch.bfloat16`` for half the size; the
+        model's own by default.
+        """
+        write_module(self, folder, FORMAT, VERSION, self.config(), dtype)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str], context: nn.Module | None = None) -> Self:
+        """Load what :meth:`save_pretrained` wrote, in eval mode.
+
+        A context encoder is rebuilt from its registered name, or passed in.
+        """
+        folder = Path(folder)
+        config = read_config(folder, FORMAT, VERSION, SETTINGS, "a factorank model")
+        settings = {name: config[name] for name in SETTINGS} | {"target": config.get("target", "order")}
+        if settings["context"] is not None:
+            settings["context"] = build_context(settings["context"]) if context is None else context
+        elif context is not None:
+            raise ModelError(f"the model in {folder} was saved without a context encoder, but one was passed")
+        if settings["reference"] is not None:
+            settings["reference"] = torch.tensor(settings["reference"], dtype=torch.int64)
+        model = cls(**settings)
+        read_weights(model, folder)
+        return model
 
 
 def write_module(

@@ -61,7 +61,8 @@ def new_model(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, Ite
         context.set_features(features.table.cpu(), together)
     size = (setting.width, setting.depth, setting.heads, setting.dropout)
     masks = setting.masks if setting.objective == "masked" else "any"
-    model = PermutationModel(setting.n, setting.code, setting.objective, *size, context=context, masks=masks)
+    options = {"context": context, "masks": masks, "target": "order"}
+    model = PermutationModel(setting.n, setting.code, setting.objective, *size, **options)
     return model, features
 
 

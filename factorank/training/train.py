@@ -1,6 +1,7 @@
 """``train``: the one call that trains a model."""
 
 import time
+import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,8 @@ import torch
 from torch import nn
 
 from factorank.errors import TrainingError, short_of_memory
+from factorank.models import PermutationModel
+from factorank.models.orders import mismatch
 from factorank.training import checkpoints, run_folder
 from factorank.training.batches import Shape
 from factorank.training.checkpoints import Checkpoint
@@ -103,6 +106,8 @@ def train(
         why = f"a {type(model).__name__} cannot be trained: it has no loss(order, context, generator=…)"
         raise TrainingError(why, parameter="model")
     settings.check_complete(held_out is not None)
+    if isinstance(model, PermutationModel) and (advice := mismatch(model)) is not None:
+        warnings.warn(advice, UserWarning, stacklevel=2)
     checked = TrainingData(data, held_out, getattr(model, "n", None), settings.seed)
     device = checked_device(settings.device)
     with torch.random.fork_rng([device] if device.type == "cuda" else []), ExitStack() as locks:
