@@ -27,6 +27,7 @@ from factorank.distributions.mixture import Mixture
 from factorank.distributions.parameters import permutation
 from factorank.distributions.partial_orders import PartialOrders
 from factorank.distributions.plackett_luce import PlackettLuce
+from factorank.distributions.random_grades import RandomGrades
 from factorank.distributions.rim import RIM
 from factorank.distributions.thurstone import Thurstone
 from factorank.distributions.uniform import Uniform
@@ -57,6 +58,7 @@ __all__ = [
     "PartialOrders",
     "PermutationDistribution",
     "PlackettLuce",
+    "RandomGrades",
     "RaoKupper",
     "RareObservation",
     "Thurstone",

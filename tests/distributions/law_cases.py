@@ -71,5 +71,6 @@ CASES = {
         ),
         Case("grim", lambda n: ((n, n),), lambda c, x: fr.GRIM(History(x), c)),
         Case("plackett-luce", lambda n: ((n,),), lambda c, x: fr.PlackettLuce(x)),
+        Case("random-grades", lambda n: ((n, n + 2),), lambda c, x: fr.RandomGrades(x)),
     )
 }
