@@ -83,10 +83,10 @@ class AmbiguousSetting:
 
 SIZES: dict[tuple[str, int], dict[str, Any]] = {
     ("blended-digits", 10): {"steps": 3000, "batch_size": 256},
-    ("symmetric-assignment", 20): {"steps": 2000, "batch_size": 256},
-    ("symmetric-assignment", 100): {"steps": 2000, "batch_size": 64},
-    ("coin-sort", 10): {"steps": 2000, "batch_size": 512},
-    ("plackett-luce", 6): {"steps": 2000, "batch_size": 1024},
+    ("symmetric-assignment", 20): {"steps": 3000, "batch_size": 256},
+    ("symmetric-assignment", 100): {"steps": 2500, "batch_size": 64},
+    ("coin-sort", 10): {"steps": 4000, "batch_size": 512},
+    ("plackett-luce", 6): {"steps": 3000, "batch_size": 512},
 }
 """The tasks with their sizes, and the training of all methods on each."""
 

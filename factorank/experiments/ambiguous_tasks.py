@@ -37,6 +37,8 @@ from factorank.permutations import compose, cycle_count, inverse
 
 COLDEST, TEMPERATURES, ROUNDS = 2e-5, 40, 10
 """Of Sinkhorn's algorithm on the costs: the last temperature, how many there are, rounds at each."""
+NEAR = 0.1
+"""Probabilities of rows that differ by less are taken as almost equal."""
 
 
 class Cases(NamedTuple):
@@ -153,10 +155,10 @@ class BlendedDigits:
 class SymmetricAssignment:
     """The cheapest matching of rows and columns, by what Sinkhorn's algorithm says of the costs.
 
-    The context is the matrix of Sinkhorn's algorithm at a low temperature, its columns named by a draft, the
-    best assignment under that matrix: column i is the one that the draft gives to row i. All methods get the
-    same context. Matrices are drawn and solved once, and kept in ``folder``; rows are renamed at random in
-    each batch (and the columns with them).
+    The context is the matrix of Sinkhorn's algorithm at a low temperature. Its columns are named by a draft,
+    the best assignment under that matrix: column i is the one that the draft gives to row i. Rows whose
+    draft is the least certain come first, almost equal ones in random order. All methods get the same
+    context. Matrices are drawn and solved once, and kept in ``folder``.
     """
 
     name = "symmetric-assignment"
@@ -169,19 +171,24 @@ class SymmetricAssignment:
         self.test = _kept(folder, f"assignment-{n}-test", n, tested, 2, device)
 
     def cases(self, count: int, generator: torch.Generator) -> Cases:
-        device = generator.device
-        chosen = torch.randint(len(self.train.ranks), (count,), generator=generator, device=device)
-        names = torch.rand((count, self.n), generator=generator, device=device).argsort(-1)
-        matrix = self.train.context[chosen[:, None, None], names[:, :, None], names[:, None, :]]
-        ranks = self.train.ranks[chosen].long()
-        renamed = names.argsort(-1)[:, None].expand_as(ranks)
-        ranks = renamed.gather(-1, ranks.gather(-1, names[:, None].expand_as(ranks)))
-        return Cases(matrix.float(), ranks)
+        many, device = len(self.train.ranks), generator.device
+        chosen = torch.randint(many, (count,), generator=generator, device=device)
+        return self._listed(self.train.context[chosen], self.train.ranks[chosen], generator)
 
     def test_cases(self, count: int, generator: torch.Generator) -> Cases:
         if count > len(self.test.ranks):
             raise FactorankError(f"there are {len(self.test.ranks)} test matrices, not {count}")
-        return Cases(self.test.context[:count].float(), self.test.ranks[:count].long())
+        return self._listed(self.test.context[:count], self.test.ranks[:count], generator)
+
+    def _listed(self, matrix: Tensor, ranks: Tensor, generator: torch.Generator) -> Cases:
+        """The cases with their rows in the order of certainty, and the columns with them."""
+        certain, matrix, ranks = matrix.diagonal(dim1=-2, dim2=-1).float(), matrix.float(), ranks.long()
+        noise = torch.rand(certain.shape, generator=generator, device=certain.device)
+        names = (certain + NEAR * noise).argsort(-1)
+        matrix = matrix.gather(-2, names[:, :, None].expand_as(matrix))
+        matrix = matrix.gather(-1, names[:, None, :].expand_as(matrix))
+        ranks = ranks.gather(-1, names[:, None].expand_as(ranks))
+        return Cases(matrix, names.argsort(-1)[:, None].expand_as(ranks).gather(-1, ranks))
 
     def encoder(self, width: int) -> nn.Module:
         return VectorTokens(self.n, width)
