@@ -77,7 +77,7 @@ def test_options_that_may_be_left_out_are_shown_by_what_they_take(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "there is no command 'nope'; there are bench, "),
+        (["nope"], "there is no command 'nope'; there are ambiguous, "),
         (["fit", "missing.soc"], "missing.soc: No such file or directory"),
         (["fit", "bad.soc"], "bad.soc:1: expected '# FILE NAME: …'"),
         (["fit", "partial.csv"], "partial.csv:2: the ranking does not rank 'b': say --unranked below"),

@@ -13,7 +13,7 @@ from factorank.errors import FactorankError
 Task = Literal[
     "blended-digits", "symmetric-assignment-20", "symmetric-assignment-100", "coin-sort", "plackett-luce"
 ]
-SIZES: dict[str, tuple[str, int]] = {
+SIZES: dict[Task, tuple[Any, int]] = {
     "symmetric-assignment-20": ("symmetric-assignment", 20),
     "blended-digits": ("blended-digits", 10),
     "coin-sort": ("coin-sort", 10),
@@ -26,7 +26,7 @@ SIZES: dict[str, tuple[str, int]] = {
 class Ambiguous:
     """Learn tasks in which several orders are right, with every code and the baselines."""
 
-    tasks: tuple[Task, ...] = tuple(SIZES)  # type: ignore[assignment]
+    tasks: tuple[Task, ...] = tuple(SIZES)
     """The tasks, with the number of items where there are several."""
     codes: tuple[str, ...] = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
     """The codes of our models."""
@@ -80,7 +80,12 @@ class Ambiguous:
             self.methods,
             **{name: value for name, value in given.items() if value is not None},
         )
-        options = {"data": self.data, "cases": self.cases, "matrices": self.matrices, "until": until}
+        options: dict[str, Any] = {
+            "data": self.data,
+            "cases": self.cases,
+            "matrices": self.matrices,
+            "until": until,
+        }
         options["command"] = command_line()
         tasks = [(setting, self.out, options) for setting in listed]
         failed = 0
@@ -110,8 +115,10 @@ def work(setting: Any, out: Path, options: dict[str, Any]) -> list[dict[str, Any
 
 def outcome(rows: list[dict[str, Any]] | str) -> str:
     """The last law of a run in one line, or why there is none."""
-    if not rows or isinstance(rows, str):
-        return rows or "no rows yet; the same command goes on"
+    if isinstance(rows, str):
+        return rows
+    if not rows:
+        return "no rows yet; the same command goes on"
     last = rows[-1]
     values = {key: last[key] for key in ("clean", "both", "share", "kl") if last.get(key) is not None}
     return ", ".join([f"nfe {last['nfe']:g}", *(f"{key} {value:.4f}" for key, value in values.items())])

@@ -35,9 +35,9 @@ from factorank.experiments.ambiguous_tasks import (
     BlendedDigits,
     CoinSort,
     GivenScores,
-    SymmetricAssignment,
     Task,
 )
+from factorank.experiments.assignment_task import SymmetricAssignment
 from factorank.files import read_json_lines
 from factorank.models import PermutationModel
 from factorank.training import TrainResult, train
@@ -81,7 +81,7 @@ class AmbiguousSetting:
         return self.code not in (None, "insertion")
 
 
-SIZES: dict[tuple[str, int], dict[str, Any]] = {
+SIZES: dict[tuple[TaskName, int], dict[str, Any]] = {
     ("blended-digits", 10): {"steps": 3000, "batch_size": 256},
     ("symmetric-assignment", 20): {"steps": 3000, "batch_size": 256},
     ("symmetric-assignment", 100): {"steps": 2500, "batch_size": 64},
@@ -92,7 +92,7 @@ SIZES: dict[tuple[str, int], dict[str, Any]] = {
 
 
 def settings(
-    tasks: Sequence[tuple[str, int]] = tuple(SIZES),
+    tasks: Sequence[tuple[TaskName, int]] = tuple(SIZES),
     lrs: Sequence[float] = (1e-3,),
     seeds: Sequence[int] = (0,),
     codes: Sequence[str] = CODES,
@@ -245,7 +245,7 @@ def held_out_loss(
 ) -> float:
     """The mean loss, in nats, on cases drawn by a seed of their own: learning rates are chosen by it."""
     generator = torch.Generator(device).manual_seed(10**6 + setting.seed)
-    data, total, at_once = Targets(task, setting), 0.0, min(cases, setting.batch_size)
+    data, total, at_once = Targets(task, setting), 0.0, min(cases, 256)
     model.eval()
     for _ in range(cases // at_once):
         order, context = data(at_once, generator)

@@ -90,7 +90,7 @@ def _score_law(
             row["clean"] = _share((mode == answers[0][~two]).all(-1))
         if bool(two.any()):
             drawn = model.distribution(tested.context[two], **way).sample((samples,), generator=generator)
-            row |= _both(drawn, answers[:, two])
+            row |= count_answers(drawn, answers[:, two])
     return row | {"seconds": round(time.perf_counter() - started, 2)}
 
 
@@ -119,10 +119,10 @@ def _score_baseline(
             for _ in range(samples // 8)
         ]
     )
-    return row | _both(drawn, answers[:, two]) | {"seconds": round(time.perf_counter() - started, 2)}
+    return row | count_answers(drawn, answers[:, two]) | {"seconds": round(time.perf_counter() - started, 2)}
 
 
-def _both(drawn: Tensor, answers: Tensor) -> dict[str, float | None]:
+def count_answers(drawn: Tensor, answers: Tensor) -> dict[str, float | None]:
     """What samples ``(samples, cases, n)`` say of two answers ``(2, cases, n)``."""
     counts = (drawn[:, None] == answers).all(-1).sum(0)  # (2, cases)
     right = counts.sum(0)
@@ -132,7 +132,6 @@ def _both(drawn: Tensor, answers: Tensor) -> dict[str, float | None]:
         "both": _share((counts > 0).all(0)),
         "right": float(right.double().mean()) / len(drawn),
         "share": float(shares.mean()) if len(shares) else None,
-        "first": float((counts[0] / right.clamp(min=1))[some].mean()) if len(shares) else None,
     }
 
 
