@@ -151,7 +151,13 @@ def test_the_command_runs_every_method(tmp_path, capsys):
     assert main([*command, "--out", str(tmp_path)]) == 0
     rows = read_json_lines(tmp_path / "ambiguous.jsonl")
     masked = [row for row in rows if row["objective"] == "masked" and row["code"] == "insertion"]
-    assert [row["nfe"] for row in masked][:5] == [1, 2, 4, 8, 9]  # the first value of an insertion code is certain
+    assert [row["nfe"] for row in masked][:5] == [
+        1,
+        2,
+        4,
+        8,
+        9,
+    ]  # the first value of an insertion code is certain
     assert masked[-1]["entropy_bound"] == ambiguous_scores.ENTROPY_BOUND
     assert {row["method"] for row in rows} == {"factorank", "gumbel-sinkhorn", "riffle-diffusion"}
     wanted = {"task", "n", "method", "code", "objective", "nfe", "clean", "both", "share", "bits", "kl"}
