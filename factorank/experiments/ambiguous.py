@@ -225,7 +225,9 @@ def new_model(setting: AmbiguousSetting, task: Task) -> PermutationModel | Order
         return BASELINES[setting.method](task.n, encoder=encoder, **size)
     if setting.method != "factorank" or setting.code is None or setting.objective is None:
         raise FactorankError(f"a method is factorank with a code, or {', '.join(BASELINES)}, not {setting}")
-    model = PermutationModel(task.n, setting.code, setting.objective, context=encoder, **size)
+    # "order": the targets are listed by rank already, for the inline code as well.
+    size |= {"target": "order", "context": encoder}
+    model = PermutationModel(task.n, setting.code, setting.objective, **size)
     model.padded = False
     return model
 
