@@ -31,6 +31,17 @@ def counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}" + ("" if count == 1 else "s")
 
 
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(8), duration(260), duration(9000)
+    ('8 seconds', '4 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return counted(max(round(seconds), 1), "second")
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     """A share in percent; nothing for None."""
     return "" if share is None else f"{100 * share:.{digits}f}"

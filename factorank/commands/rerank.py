@@ -3,17 +3,14 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
 from factorank.commands._options import options_for
-from factorank.commands._text import command_line, counted, percent, shorten, table
+from factorank.commands._rerank_text import answer_table, lead_text, scores_table, training_line, write_answer
+from factorank.commands._text import command_line, counted
 from factorank.errors import FactorankError
-from factorank.files import write_json, write_whole
-
-if TYPE_CHECKING:
-    from factorank.rerank import Reranking
 
 
 @dataclass(kw_only=True)
@@ -29,6 +26,8 @@ class RerankFit:
     """The column of items."""
     rating: str | None = None
     """The column of ratings."""
+    time: str | None = None
+    """The column of times, if its name does not tell: of two ratings of an item the later one counts."""
     titles: Path | None = None
     """A table of the items: ids, titles, and columns of numbers that become features."""
     missing: Literal["refuse", "drop"] = "refuse"
@@ -39,18 +38,19 @@ class RerankFit:
     """Keep a random sample of so many items."""
     min_user_ratings: int = 10
     """Users with fewer ratings are left out."""
-    preset: Literal["default", "paper", "small"] = "default"
-    """default: one token for each item. paper: 2n tokens and the paper's network. small: minutes on a CPU."""
+    preset: Literal["default", "paper", "small"] | None = None
+    """small: minutes on a CPU, and what is trained there unless given. default: a larger network, for a GPU.
+    paper: 2n tokens and the paper's network."""
     objective: Literal["masked", "autoregressive"] | None = None
     """masked (unless given): all places in one evaluation. autoregressive: one after the other."""
     told: Literal["order", "ratings"] | None = None
-    """What the ranker reads of the items that a user has rated already: their order (unless given), or the
-    ratings, which carry more information. Such a ranker takes an order as well."""
+    """What the ranker reads of the items that a user has rated already: their order, or the ratings, which
+    carry more information; such a ranker takes an order as well. Validation users decide unless given."""
     n: int | None = None
     """The longest list."""
     features: tuple[Literal["mean", "factors", "taste", "given"], ...] | None = None
     """What the ranker reads of an item beside its embedding: mean (rating), factors, taste (the rating that
-    observed items predict), given (columns of the item table)."""
+    observed items predict), given (columns of the item table). Validation users decide unless given."""
     steps: int | None = None
     """Training steps, if other than the preset's."""
     max_seconds: float | None = None
@@ -64,10 +64,14 @@ class RerankFit:
         from factorank.data.ratings import load_ratings
         from factorank.experiments.rerank import learn
         from factorank.rerank import Setting, preset
+        from factorank.rerank.choosing import chosen_setting, preset_for, training_seconds
+        from factorank.rerank.evaluation import leads_over_baselines
         from factorank.rerank.users import split_users
+        from factorank.training.processes import checked_device
 
-        setting = preset(self.preset, **options_for(self, Setting))
-        columns = {"user": self.user, "item": self.item, "rating": self.rating}
+        device = checked_device(None)
+        setting = preset(self.preset or preset_for(device), **options_for(self, Setting))
+        columns = {"user": self.user, "item": self.item, "rating": self.rating, "time": self.time}
         read = load_ratings(self.file, **columns, titles=self.titles, missing=self.missing)
         if read.repeated:
             out = counted(read.repeated, "row")
@@ -76,7 +80,12 @@ class RerankFit:
         ratings = read.filter(item_count=self.items, **least)
         counts = len(ratings), ratings.item_count, len(ratings.items)
         print("{}: {:,} users, {:,} items, {:,} ratings".format(ratings.source or self.file, *counts))
-        ranker = learn(setting, split_users(ratings), self.out, max_seconds=self.max_seconds)
+        users = split_users(ratings)
+        setting = setting.fitted_to(users["train"])
+        seconds = training_seconds(setting, users["train"], device)
+        setting = chosen_setting(users["train"], users["validation"], setting)
+        print(training_line(self.preset or preset_for(device), setting, seconds, device), flush=True)
+        ranker = learn(setting, users, self.out, max_seconds=self.max_seconds, progress="lines")
         result = ranker.result
         assert result is not None
         if result.stopped == "interrupted":
@@ -84,6 +93,7 @@ class RerankFit:
             return 130
         print(result)
         print(f"written to {self.out}; factorank rerank eval {self.out} measures it")
+        print(lead_text(leads_over_baselines(ranker, users)))
         return 0
 
 
@@ -161,6 +171,11 @@ class RerankEval:
     """Random references to average over, 4 unless given; more is better and slower."""
     lists: int = 1000
     """Lists to measure on, at least."""
+    fillers: tuple[float, ...] = (0.0, 0.5)
+    """Shares of a list that are items which the user has not rated. Each is measured: that an item was rated
+    says something already."""
+    by_time: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Observe the items that the user rated first, and not any."""
     on: Literal["test", "validation"] | None = None
     """The users to measure on: test users, unless the run has none. Settings are chosen on validation users,
     so that a run looks a little better on them than it is."""
@@ -193,7 +208,15 @@ class RerankEval:
             print("the run has no test users; measured on the validation users, which chose its weights\n")
         seed = 0 if ranker.setting is None else ranker.setting.seed
         query = Query(by=self.by, references=self.references or REFERENCES, samples=None)
-        evaluation = Evaluation(self.n, self.r, lists=self.lists, query=query, seed=seed)
+        evaluation = Evaluation(
+            self.n,
+            self.r,
+            lists=self.lists,
+            fillers=self.fillers,
+            by_time=self.by_time,
+            query=query,
+            seed=seed,
+        )
         rows, bins = evaluate(ranker, users[on], evaluation, on=on)
         sizes = tuple(dict.fromkeys(row["n"] for row in rows))
         for name in self.baselines:
@@ -205,6 +228,9 @@ class RerankEval:
         rerank_figure(out / "rerank.jsonl", out / "rerank.png")
         calibration_figure(out / "rerank-calibration.jsonl", out / "rerank-calibration.png")
         print(scores_table(rows))
+        for share in self.fillers:
+            if not any(row["fillers"] == share for row in rows):
+                print(f"\nno lists with a share of {share:g} not rated: nobody has left enough items unrated")
         print(f"\nwritten to {out}: rerank and rerank-calibration, .jsonl and .png")
         return 0
 
@@ -213,68 +239,3 @@ class Rerank:
     """Rank lists for users who have ordered some items: train on ratings, predict, or measure."""
 
     actions: ClassVar = {"fit": RerankFit, "predict": RerankPredict, "eval": RerankEval}
-
-
-def answer_table(answer: "Reranking", names: list[str], by: str) -> str:
-    """The ranked items of one user; places count from 1 for people."""
-    lines = []
-    for place, (name, item) in enumerate(zip(names, answer, strict=True), start=1):
-        mark, interval = "* " if item.observed else "", f"{item.low + 1}–{item.high + 1}"
-        shown = [place, mark + shorten(name, 34), f"{item.place + 1:.1f}", interval]
-        lines.append([*shown, f"{percent(item.top, 0)}%"])
-    header = ["", "item", "expected place", f"{percent(answer.level, 0)}% interval", f"top {answer.k}"]
-    sorting = {
-        "gain": "sorted by expected gain, in which the first places count most (--by)",
-        "place": "sorted by expected place (--by)",
-        "mode": "the likeliest order (--by)",
-        "sample": "one sample of the order (--by)",
-    }
-    return table(header, lines, "rl") + f"\n\n  * ordered or rated by the user\n  {sorting[by]}"
-
-
-def write_answer(path: Path, answer: "Reranking", names: list[str]) -> None:
-    """The same rows as the table, for programs; places count from 1."""
-    from factorank.data.rankings.tables import csv_text
-
-    header = ["place", "item", "name", "expected_place", "low", "high", f"top_{answer.k}", "given"]
-    rows = [
-        [place, item.item, name, item.place + 1, item.low + 1, item.high + 1, item.top, item.observed]
-        for place, (name, item) in enumerate(zip(names, answer, strict=True), start=1)
-    ]
-    if path.suffix == ".json":
-        write_json(path, [dict(zip(header, row, strict=True)) for row in rows])
-    else:
-        write_whole(path, csv_text(header, rows))
-
-
-def some_of(rs: list[int], most: int) -> list[int]:
-    """At most so many of the numbers, the first and the last among them, the early ones denser."""
-    kept = rs if len(rs) <= most + 3 else [r for r in rs if r in {0, 1, 3, 5, 10, 20, 30, 40, rs[-1]}]
-    while len(kept) > max(most, 2):
-        gaps = [(kept[i + 1] - kept[i - 1]) / kept[i] for i in range(1, len(kept) - 1)]
-        least = 1 + gaps.index(min(gaps))
-        kept = kept[:least] + kept[least + 1 :]
-    return kept
-
-
-def scores_table(rows: list[dict[str, Any]]) -> str:
-    """NDCG of the unobserved items by method and r, a block for each n; means over the seeds."""
-    blocks = []
-    for n in sorted({row["n"] for row in rows}):
-        k = 10 if n > 10 else 5
-        here = [row for row in rows if (row["n"], row["k"]) == (n, k)]
-        rs = sorted({row["r"] for row in here})
-        methods = list(dict.fromkeys((row["method"], row["objective"]) for row in here))
-        longest = max(len(", ".join(filter(None, method))) for method in methods)
-        shown = some_of(rs, (78 - longest) // len("  0.000"))
-        lines = []
-        for method, objective in methods:
-            own = [row for row in here if (row["method"], row["objective"]) == (method, objective)]
-            cells = []
-            for r in shown:
-                values = [row["ndcg_unobserved"] for row in own if row["r"] == r]
-                cells.append(f"{sum(values) / len(values):.3f}" if values else "")
-            lines.append([method if objective is None else f"{method}, {objective}", *cells])
-        title = f"n = {n}: NDCG@{k} of the unobserved items, by the number r of observed ones"
-        blocks.append(title + "\n\n" + table(["method", *(f"r {r}" for r in shown)], lines, "l"))
-    return "\n\n".join(blocks)

@@ -118,7 +118,10 @@ def evaluate(
     user_scores: dict[str, Tensor] | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows of a ranker on the ratings of other users, which ``on`` names, and rows of its calibration."""
-    rows, bins = evaluate_ranker(ranker, ratings, evaluation, user_scores=user_scores)
+    scores = evaluate_ranker(ranker, ratings, evaluation)
+    rows, bins = scores.rows, scores.calibration
+    if user_scores is not None:
+        user_scores.update(scores.by_user["factorank"])
     model, setting = ranker.model, ranker.setting
     about = {
         "data": ratings.source,
@@ -257,7 +260,7 @@ def trained_facts(ranker: Ranker) -> dict[str, Any]:
     facts: dict[str, Any] = {"parameters": beside_items}
     if setting is not None:
         facts |= {name: value for name, value in asdict(setting).items() if name in TRAINED}
-        facts |= {"features": "+".join(setting.features), "shortest": setting.shortest}
+        facts |= {"features": "+".join(setting.features or ()), "shortest": setting.shortest}
         facts["trained_n"] = setting.n
     if result is not None:
         seconds = round(result.seconds, 1)

@@ -15,14 +15,16 @@ True
 ('item', 'place', 'low', 'high', 'top', 'observed')
 
 In the room: :class:`Setting` and :func:`preset` (the network and its training), :class:`Catalogue` (items by
-id and title), :func:`read_user` (a user's preferences from a CSV file), :mod:`factorank.rerank.evaluation`
-(NDCG and calibration on users that were not trained on). Below them: ``encoder`` and ``taste`` (tokens of
-items), ``objective`` (the training loss), ``place_probabilities`` (the law of a list given what is observed),
-``expected_gain`` (the list with the largest expected gain).
+id and title), :func:`read_user` (a user's preferences from a CSV file), :func:`evaluate` (NDCG with standard
+errors, calibration and leads over baselines, on users that were not trained on). Below them: ``choosing``
+(the setting that suits a machine and a table), ``encoder`` and ``taste`` (tokens of items), ``objective``
+(the training loss), ``place_probabilities`` (the law of a list given what is observed), ``expected_gain``
+(the list with the largest expected gain).
 """
 
 from factorank.rerank import evaluation
 from factorank.rerank.catalogue import Catalogue, read_user
+from factorank.rerank.evaluation import Evaluation, Scores, evaluate
 from factorank.rerank.lists import Lists
 from factorank.rerank.ranker import Ranker
 from factorank.rerank.reranking import Query, RankedItem, Reranking
@@ -31,12 +33,15 @@ from factorank.rerank.settings import PRESETS, Setting, preset
 __all__ = [
     "PRESETS",
     "Catalogue",
+    "Evaluation",
     "Lists",
     "Query",
     "RankedItem",
     "Ranker",
     "Reranking",
+    "Scores",
     "Setting",
+    "evaluate",
     "evaluation",
     "preset",
     "read_user",

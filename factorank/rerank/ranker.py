@@ -16,6 +16,7 @@ from factorank.files import write_json
 from factorank.models import PermutationModel
 from factorank.models.saving import read_config
 from factorank.rerank.catalogue import Catalogue
+from factorank.rerank.choosing import chosen_setting, preset_for
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists
@@ -23,10 +24,11 @@ from factorank.rerank.objective import reads_ratings
 from factorank.rerank.place_probabilities import mode_or_sample, place_probabilities
 from factorank.rerank.request import NewItems, read_request
 from factorank.rerank.reranking import REFERENCES, By, Query, Reranking, mean_place, state
-from factorank.rerank.settings import Setting
+from factorank.rerank.settings import Setting, preset
 from factorank.rerank.training import train_model
 from factorank.rerank.users import save_users
 from factorank.training import TrainResult
+from factorank.training.processes import checked_device
 
 FILE, FORMAT, VERSION = "ranker.json", "factorank-ranker", 3
 
@@ -80,12 +82,14 @@ class Ranker:
                 their orders the highest likelihood are kept. 0 holds nobody out.
             test: ratings of further users, or their share, which training does not look at;
                 ``factorank rerank eval`` measures the run in ``out`` on them.
-            setting: the network and its training.
+            setting: the network and its training: the preset "small" on a CPU, "default" on a GPU unless
+                given. Where it leaves open what is read of the data, validation users decide.
             out: a folder for the run, which the same call resumes; the ranker and the ratings are saved
                 there, too.
             options: of :func:`factorank.train`, such as ``max_seconds`` or ``device``.
         """
-        setting = Setting() if setting is None else setting
+        device = checked_device(options.get("device"))
+        setting = preset(preset_for(device)) if setting is None else setting
         ratings = as_ratings(ratings)
         shares = [0.0 if isinstance(part, Ratings) else part for part in (validation, test)]
         ratings, *drawn = ratings.split(validation=shares[0], test=shares[1], seed=setting.seed)
@@ -93,7 +97,7 @@ class Ranker:
             replace(part, shift=ratings.shift, scale=ratings.scale) if isinstance(part, Ratings) else own
             for part, own in zip((validation, test), drawn, strict=True)
         )
-        setting = setting.fitted_to(ratings)
+        setting = chosen_setting(ratings, held, setting.fitted_to(ratings))
         model, features, gains, result = train_model(setting, ratings, held, out=out, **options)
         ranker = cls(
             model,
@@ -200,6 +204,16 @@ class Ranker:
                 order = mode_or_sample(model, part, query, kind=self.reference, generator=generator)
             yield rows, order, places
 
+    def same_items(self, ratings: Ratings) -> Ratings:
+        """Ratings with their items numbered, and their relevances in the units, of this ranker's.
+
+        Ratings of items that it does not know are left out.
+        """
+        shift, scale = self.units
+        if list(ratings.ids) != self.catalogue.ids:
+            ratings = ratings.with_items(self.catalogue.ids)
+        return replace(ratings, shift=shift, scale=scale)
+
     @cached_property
     def _gain_table(self) -> Tensor:
         return gain_table(self.gains)
@@ -256,7 +270,7 @@ class Ranker:
             PermutationModel.from_pretrained(folder),
             Catalogue(facts["ids"], facts["titles"], facts["features"], list(map(tuple, facts["scales"]))),
             torch.tensor(facts["gains"]),
-            setting and Setting(**setting | {"features": tuple(setting["features"])}),
+            setting and Setting(**setting | {"features": tuple(setting["features"] or ())}),
             units=tuple(facts["units"]),
             rating_range=rating_range and tuple(rating_range),
         )

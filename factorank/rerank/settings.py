@@ -24,20 +24,21 @@ class Setting:
     """"aligned": one token for an item and its code value; "prefix": 2n tokens, as in the paper."""
     masks: Masks = "suffix"
     """Which positions a masked model learns to predict; see :class:`factorank.PermutationModel`."""
-    told: str = "order"
+    told: str | None = None
     """What the network reads of the observed items: their "order", or their "ratings". Ratings carry more
     information: a low rating of one item means that others are preferred. A ranker that reads ratings takes
-    an order as well."""
+    an order as well. None: what predicts validation users better."""
     reference: str = "sorted"
     """How the observed items stand in the reference: "sorted", best first, or "random", as in the paper."""
     width: int = 128
     depth: int = 4
     heads: int = 4
     dropout: float = 0.1
-    features: tuple[str, ...] = ("mean", "factors")
+    features: tuple[str, ...] | None = None
     """What a token holds of an item beside its embedding: "mean" (mean relevance and log count of the
     training ratings), "factors" (of their covariance), "taste" (the rating that the observed items predict;
-    for a sorted reference), "given" (the columns of the ratings' item table)."""
+    for a sorted reference), "given" (the columns of the ratings' item table). None: mean and factors, "given"
+    where there is an item table, taste where it predicts validation users better."""
     rank: int = 16
     """How many factors, and dimensions of a taste."""
     item_dropout: float = 0.1
@@ -101,12 +102,12 @@ class Setting:
                 f" {self.layout!r} and {self.code!r}; set shortest=None",
                 parameter="shortest",
             )
-        for name, allowed in (("reference", ("sorted", "random")), ("told", ("order", "ratings"))):
+        for name, allowed in (("reference", ("sorted", "random")), ("told", ("order", "ratings", None))):
             if (value := getattr(self, name)) not in allowed:
-                choice = " or ".join(map(repr, allowed))
+                choice = " or ".join(map(repr, filter(None, allowed)))
                 raise FactorankError(f"{{parameter}} is {choice}, not {value!r}", parameter=name)
         for name, value in (("told", "ratings"), ("features", "taste")):
-            if value in (self.told, *self.features) and not self.sorts_observed:
+            if value in (self.told, *(self.features or ())) and not self.sorts_observed:
                 raise FactorankError(
                     f"{{parameter={value!r}}} is for rankers of the code 'insertion' and reference='sorted',"
                     f" not {self.code!r} and {self.reference!r}; the preset 'paper' is no such ranker",
@@ -126,15 +127,16 @@ PRESETS = {
         depth=10,
         heads=8,
         dropout=0.05,
+        told="order",
         features=(),
         item_dropout=0.0,
         embedding_std=0.5,
         lr=3e-4,
         weight_decay=0.01,
     ),
-    "small": Setting(n=20, width=64, depth=2, batch_size=256, lr=2e-3, steps=1500, held_out=512),
+    "small": Setting(width=64, depth=2, batch_size=256, lr=2e-3, steps=2000, held_out=512),
 }
-"""default: as described above. paper: 2n tokens and the paper's network. small: minutes on one core."""
+"""default: as described above. paper: 2n tokens and the paper's network. small: minutes on a CPU."""
 
 
 def preset(name: str, **changes: Any) -> Setting:

@@ -44,12 +44,13 @@ def train_model(
 
 def new_model(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, ItemFeatures]:
     """An untrained model for the items of training ratings, and their features."""
-    features = item_features(ratings, setting.features, setting.rank)
+    kinds = setting.features or ()
+    features = item_features(ratings, kinds, setting.rank)
     torch.manual_seed(setting.seed)
     options: dict[str, Any] = {"item_dropout": setting.item_dropout, "std": setting.embedding_std}
     options |= {"ranks": setting.sorts_observed, "ratings": setting.reads_ratings}
     options |= {"layout": setting.layout, "places": 0 if setting.layout == "aligned" else setting.n}
-    if "taste" in setting.features:
+    if "taste" in kinds:
         options["taste"] = (min(setting.rank, ratings.item_count), LEVELS)
     context = FeatureContext(ratings.item_count, setting.width, len(features.names), **options)
     if context.taste is not None:

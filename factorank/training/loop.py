@@ -18,6 +18,7 @@ from factorank.training.checkpoints import Checkpoint
 from factorank.training.held_out import BITS, Best, HeldOut
 from factorank.training.optimizers.average import copy_into, holding
 from factorank.training.processes import interruptions
+from factorank.training.progress import Lines, progress
 from factorank.training.run_folder import Metrics
 from factorank.training.step import Step
 
@@ -64,13 +65,7 @@ class Loop:
         if settings.folder is not None and writes:
             self._metrics = Metrics(settings.folder, self.done)
         show = settings.progress if writes else False
-        bar = tqdm(
-            total=settings.steps,
-            initial=self.done,
-            bar_format="{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
-            dynamic_ncols=True,
-            disable=None if show is None else not show,
-        )
+        bar = progress(show, settings.steps, self.done)
         try:
             with interruptions() as interrupted:
                 self.model.train()
@@ -83,7 +78,7 @@ class Loop:
             if self._metrics is not None:
                 self._metrics.close()
 
-    def _run_steps(self, bar: tqdm, interrupted: threading.Event) -> None:
+    def _run_steps(self, bar: tqdm | Lines, interrupted: threading.Event) -> None:
         settings = self.settings
         agree_every = 1 if self.world.size == 1 else AGREE_EVERY
         first = logged_step = self.done

@@ -89,8 +89,8 @@ class TrainSettings:
     """"ddp", also the default of several processes: every process holds all weights."""
     log_every: int = 50
     """Steps between two lines of ``metrics.jsonl``."""
-    progress: bool | None = None
-    """Show a progress bar. By default only on a terminal."""
+    progress: bool | Literal["lines"] | None = None
+    """Show a progress bar. By default only on a terminal. "lines": a bar on a terminal, else plain lines."""
 
     def __post_init__(self) -> None:
         optional = {field.name for field in fields(self) if NoneType in get_args(field.type)}

@@ -8,7 +8,7 @@ import torch
 
 import factorank as fr
 from factorank.baselines.rankers import RANKERS
-from factorank.commands.rerank import some_of
+from factorank.commands._rerank_text import some_of
 from factorank.figures.rerank import calibration_figure, rerank_figure
 from tests.rerank.small import SMALL, ratings
 
@@ -27,8 +27,14 @@ def table(tmp_path):
 
 def test_fit_predict_and_eval(table, run, tmp_path):
     options = ["--preset", "small", "--n", 10, "--steps", 4, "--min-user-ratings", 8, "--out", "mine"]
-    code, out, err = run("rerank", "fit", table, *options)
-    assert (code, err) == (0, "")
+    code, out, _ = run("rerank", "fit", table, *options)
+    assert code == 0
+    assert "training the preset small on lists of 10 (" in out
+    assert "): 4 steps, about " in out
+    assert (
+        "on validation users, against mean-rating, ease, matrix-factorisation: ahead in"
+        in out.splitlines()[-1]
+    )
     assert "table: 80 users, 12 items" in out
     assert "left out" not in out
     options[3] = 9
@@ -137,9 +143,11 @@ def test_eval_of_equal_ratings_and_of_a_run_of_the_library(run, tmp_path):
     setting = fr.rerank.preset("small", **SMALL)
     fr.Ranker.fit(equal, 0.2, setting=setting, device="cpu", out=tmp_path / "mine")
     measured = ("rerank", "eval", "mine", "--n", 8, "--lists", 20, "--r", 0, 3)
-    code, out, err = run(*measured)
+    code, out, err = run(*measured, "--fillers", 0, 0.9)
     assert (code, err) == (0, "")
     assert "the run has no test users; measured on the validation users" in out
+    assert "s.e." in out
+    assert "no lists with a share of 0.9 not rated: nobody" in out
     rows = [json.loads(line) for line in (tmp_path / "mine/eval/rerank.jsonl").read_text().splitlines()]
     assert {row["ndcg"] for row in rows} == {1.0}
     assert {row["on"] for row in rows} == {"validation"}
@@ -155,8 +163,8 @@ def test_eval_of_equal_ratings_and_of_a_run_of_the_library(run, tmp_path):
 def test_repeated_ratings_are_counted(table, run):
     table.write_text(table.read_text() + "".join(table.read_text().splitlines(keepends=True)[1:3]))
     options = ["--preset", "small", "--n", 10, "--steps", 1, "--min-user-ratings", 8, "--out", "mine"]
-    code, out, err = run("rerank", "fit", table, *options, "--max-seconds", 1e-3)
-    assert (code, err) == (0, "")
+    code, out, _ = run("rerank", "fit", table, *options, "--max-seconds", 1e-3)
+    assert code == 0
     assert "2 rows left out: the user rates the item again later" in out
 
 

@@ -28,7 +28,7 @@ def ratings(users=60, items=12, least=8, seed=0, features=False, taste=2.0):
 
 
 SMALL = {"n": 8, "shortest": 4, "width": 16, "depth": 2, "heads": 2, "rank": 2, "steps": 3}
-SMALL |= {"batch_size": 32, "held_out": 32}
+SMALL |= {"batch_size": 32, "held_out": 32, "told": "order", "features": ("mean", "factors")}
 
 
 def ranker(objective="masked", **changes):

@@ -147,7 +147,7 @@ def test_other_codes_without_observations(code, data):
     changes = SMALL | {"code": code, "n": 6, "shortest": 6, "masks": "all"}
     without = fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("small", **changes), device="cpu")
     evaluation = Evaluation(ns=(6,), ks=(5,), lists=20, query=Query(references=2, samples=8))
-    rows, _ = evaluate(without, data, evaluation)
+    rows = evaluate(without, data, evaluation).rows
     assert [row["r"] for row in rows] == [0, 1]
     with pytest.raises(fr.errors.ModelError, match="insertion"):
         ranked(without, draw_lists(data, 6, lists=20), 3, Query())
@@ -162,7 +162,7 @@ def test_the_papers_layout_ranks_lists_of_n(data):
     chosen = fr.Ranker.fit(data, 0.2, setting=setting, device="cpu")
     assert not chosen.model.context.aligned
     query = Query(references=2, samples=None)
-    rows, _ = evaluate(chosen, data, Evaluation(ns=(6,), rs=(0, 3), ks=(5,), lists=20, query=query))
+    rows = evaluate(chosen, data, Evaluation(ns=(6,), rs=(0, 3), ks=(5,), lists=20, query=query)).rows
     assert len(rows) == 2
     with pytest.raises(fr.FactorankError, match="set shortest=None"):
         fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("paper", **changes), device="cpu")

@@ -78,7 +78,7 @@ def compact(
     user_ids, user = dense(user)
     item_ids, item = dense(item)
     row_count = len(ratings)
-    rows: Any = _grouped(user, item, time, len(item_ids))
+    rows = _grouped(user, item, time, len(item_ids))
     user, item, ratings = user[rows], item[rows], np.require(ratings[rows], requirements=["C", "W"])
     counts = np.bincount(user, minlength=len(user_ids))
     return {
@@ -121,9 +121,7 @@ def dense(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return different, index.astype(np.int32)
 
 
-def _grouped(
-    users: np.ndarray, items: np.ndarray, times: np.ndarray | None, item_count: int
-) -> np.ndarray | slice:
+def _grouped(users: np.ndarray, items: np.ndarray, times: np.ndarray | None, item_count: int) -> Any:
     """The rows sorted by user and item; of rows with the same pair the latest is kept, or the last."""
     keys = users.astype(np.int64) * item_count + items
     if (keys[1:] > keys[:-1]).all():

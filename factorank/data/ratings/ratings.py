@@ -171,6 +171,30 @@ class Ratings:
         )
         return every.of_users(chosen.nonzero()[:, 0])
 
+    def with_items(self, ids: Sequence[str] | Sequence[int]) -> "Ratings":
+        """The ratings of these items, by id, which take their numbers from the list; the others are left out.
+
+        Titles and features go.
+        """
+        index = {name: number for number, name in enumerate(ids)}
+        new = torch.tensor([index.get(name, -1) for name in self.ids], dtype=torch.int32, device=self.device)
+        items = new[self.items.long()]
+        rows = (items >= 0).nonzero()[:, 0]
+        users = self.users[rows]
+        rows = rows[(users * max(len(ids), 1) + items[rows]).argsort()]
+        lengths = torch.bincount(users, minlength=len(self))
+        return Ratings(
+            torch.nn.functional.pad(lengths.cumsum(0), (1, 0)),
+            items[rows],
+            self.values[rows],
+            ids,
+            self.user_ids,
+            shift=self.shift,
+            scale=self.scale,
+            source=self.source,
+            times=None if self.times is None else self.times[rows],
+        )
+
     def of_users(self, users: Tensor) -> "Ratings":
         """The ratings of some users, by index ``(count,)``, in that order; the items stay."""
         users = users.to(self.device)
@@ -219,7 +243,8 @@ class Ratings:
         if least > longest:
             raise RatingsError(f"no user has {least} ratings; the most active of {len(self)} has {longest}")
         users, length = self._by_activity.draw(least, min(n, longest), batch, generator)
-        items, relevance = self._lists(users, n, generator)
+        rows = self._rows(users, n, generator)
+        items, relevance = self.items[rows].to(torch.int64), self.relevance(self.values[rows])
         if least < n:
             past = torch.arange(n, device=self.device) >= length[:, None]
             items, relevance = items.masked_fill(past, -1), relevance.masked_fill(past, -1)
@@ -229,6 +254,13 @@ class Ratings:
         self, n: int, users: Tensor | Sequence[int], generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """A random list for each user, by index ``(batch,)``, drawn as in :meth:`draw`."""
+        rows = self.list_rows(n, users, generator)
+        return self.items[rows].to(torch.int64), self.relevance(self.values[rows])
+
+    def list_rows(
+        self, n: int, users: Tensor | Sequence[int], generator: torch.Generator | None = None
+    ) -> Tensor:
+        """The rows ``(batch, n)`` of :meth:`lists`."""
         users = torch.as_tensor(users, device=self.device, dtype=torch.int64)
         outside = (users < 0) | (users >= len(self))
         if bool(outside.any()):
@@ -238,7 +270,7 @@ class Ratings:
             user = int(users[few][0])
             has = f"user {self.user_ids[user]!r} has {int(self.lengths[user])} ratings"
             raise RatingsError(f"{has}, fewer than the n = {n}; users_with(n) lists those who have enough")
-        return self._lists(users, n, generator)
+        return self._rows(users, n, generator)
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write one safetensors file, whole or not at all; :meth:`load` reads it without polars."""
@@ -249,11 +281,10 @@ class Ratings:
         """The ratings that :meth:`save` wrote, on the CPU."""
         return cls(**saving.load(file))
 
-    def _lists(self, users: Tensor, n: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    def _rows(self, users: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         places = random_places(self.lengths[users], n, generator)
         # Places past the end of a short list mean nothing and may lie past the last row.
-        rows = (self.starts[users][:, None] + places).clamp(max=max(len(self.items) - 1, 0))
-        return self.items[rows].to(torch.int64), self.relevance(self.values[rows])
+        return (self.starts[users][:, None] + places).clamp(max=max(len(self.items) - 1, 0))
 
     @cached_property
     def _by_activity(self) -> UsersByActivity:

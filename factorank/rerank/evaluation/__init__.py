@@ -8,23 +8,34 @@ methods rank the same lists with the same observed items.
 >>> train, _, test = fr.Ratings.from_rows(*map(list, columns)).split()
 >>> setting = fr.rerank.preset("small", n=6, shortest=2, width=16, heads=2, rank=2, steps=5)
 >>> ranker = fr.Ranker.fit(train, setting=setting, device="cpu")
->>> rows, _ = evaluate(ranker, test, Evaluation(ns=(6,), rs=(0, 3), ks=(5,), lists=20))
->>> [(row["n"], row["r"], row["k"], 0 < row["ndcg_unobserved"] <= 1) for row in rows]
+>>> scores = fr.rerank.evaluate(ranker, test, Evaluation(ns=(6,), rs=(0, 3), ks=(5,), lists=20))
+>>> [(row["n"], row["r"], row["k"], 0 < row["ndcg_unobserved"] <= 1) for row in scores.rows]
 [(6, 0, 5, True), (6, 3, 5, True)]
 """
 
 from factorank.rerank.evaluation.calibration import bits, calibration
 from factorank.rerank.evaluation.protocol import Evaluation, EvaluationLists, draw_lists
-from factorank.rerank.evaluation.scores import evaluate, evaluate_baseline, lead_rows, leads
+from factorank.rerank.evaluation.scores import (
+    Scores,
+    evaluate,
+    evaluate_baseline,
+    fitted_baselines,
+    lead_rows,
+    leads,
+    leads_over_baselines,
+)
 
 __all__ = [
     "Evaluation",
     "EvaluationLists",
+    "Scores",
     "bits",
     "calibration",
     "draw_lists",
     "evaluate",
     "evaluate_baseline",
+    "fitted_baselines",
     "lead_rows",
     "leads",
+    "leads_over_baselines",
 ]
