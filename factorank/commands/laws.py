@@ -1,0 +1,124 @@
+"""``factorank laws``: the same encoder under different laws, on jigsaw puzzles."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from factorank.commands._options import check_least
+from factorank.commands._processes import check_jobs, finished, say
+from factorank.commands._text import command_line, percent, table
+from factorank.errors import FactorankError
+
+Law = Literal[
+    "lehmer-masked", "lehmer-autoregressive", "inline-assignment", "gumbel-sinkhorn", "riffle-diffusion"
+]
+Encoder = Literal["convolution", "mlp+neighbours"]
+
+
+@dataclass
+class Laws:
+    """Compare laws at equal encoders, steps and settings, on jigsaw puzzles of CIFAR-10."""
+
+    laws: tuple[Law, ...] = (
+        "lehmer-masked",
+        "lehmer-autoregressive",
+        "inline-assignment",
+        "gumbel-sinkhorn",
+        "riffle-diffusion",
+    )
+    """The laws."""
+    encoders: tuple[Encoder, ...] = ("convolution", "mlp+neighbours")
+    """The encoders of the pieces."""
+    grids: tuple[int, ...] = (3, 4, 5, 6)
+    """Pieces in a row."""
+    lrs: tuple[float, ...] = (1e-3, 2e-3, 4e-4)
+    """Learning rates to try; the rows are those of the best on held-out pictures."""
+    seeds: int = 1
+    """How many times each."""
+    steps: int = 3000
+    """Training steps of each."""
+    batch_size: int = 1024
+    """Puzzles in a step."""
+    width: int = 128
+    """Of the network."""
+    most: int | None = None
+    """Score this many pictures of each split at most."""
+    data: Path | None = None
+    """The folder of CIFAR-10; $FACTORANK_DATA or the cache unless given. Downloaded if it is not there."""
+    max_seconds: float | None = None
+    """Stop after this much time; the same command goes on."""
+    compile: bool = False
+    """Pass the loss through torch.compile: quicker steps after a slow beginning."""
+    jobs: int = 1
+    """How many runs go side by side, each in a process of its own."""
+    out: Path = Path("runs/laws")
+    """The folder for the runs and laws.jsonl."""
+
+    def run(self) -> int:
+        from factorank.experiments import laws
+        from factorank.experiments.record import gather_rows, write_results
+
+        check_jobs(self.jobs)
+        check_least("seeds", self.seeds)
+        check_least("most", self.most)
+        until = None if self.max_seconds is None else time.time() + self.max_seconds
+        listed = laws.settings(
+            self.laws,
+            self.encoders,
+            self.grids,
+            self.lrs,
+            range(self.seeds),
+            self.steps,
+            batch_size=self.batch_size,
+            width=self.width,
+        )
+        options: dict[str, Any] = {"most": self.most, "until": until, "command": command_line()}
+        options["compile"] = self.compile
+        failed = 0
+        for index, rows in finished(
+            work, [(each, self.out, self.data, options) for each in listed], self.jobs
+        ):
+            failed += isinstance(rows, str)
+            say(f"{listed[index].name}: {rows if isinstance(rows, str) else outcome(rows)}")
+            if rows and not isinstance(rows, str):
+                write_results(self.out / "laws.jsonl", laws.best_rates(gather_rows(self.out, "rows")))
+        rows = laws.best_rates(gather_rows(self.out, "rows"))
+        if not rows:
+            raise FactorankError(f"{self.out} holds no rows yet: give more --max-seconds")
+        print("\n" + rows_table(rows) + f"\n\nwritten to {self.out}: laws.jsonl")
+        return 1 if failed else 0
+
+
+def work(setting: Any, out: Path, data: Path | None, options: dict[str, Any]) -> list[dict[str, Any]] | str:
+    """One run, in a process of its own: its rows, or why it failed, which does not stop the others."""
+    from factorank.experiments import laws
+    from factorank.jigsaw import cifar10
+
+    try:
+        return laws.run(setting, out, cifar10(data), **options)
+    except (FactorankError, RuntimeError) as error:
+        return f"failed: {' '.join(str(error).split())[:500]}"
+
+
+def outcome(rows: list[dict[str, Any]]) -> str:
+    """What a run came to on held-out pictures, in a few words."""
+    if not rows:
+        return "no rows yet; the same command goes on"
+    return f"{100 * rows[0]['solved_identical']:.2f}% of the held-out puzzles solved"
+
+
+def rows_table(rows: list[dict[str, Any]]) -> str:
+    """One line for each law: shares in percent."""
+    header = ["encoder", "grid", "law", "nfe", "solved =", "pieces =", "a second", "bits", "stated", "lr"]
+    lines = []
+    for row in sorted(rows, key=lambda row: (row["encoder"], row["grid"], str(row["code"]), row["method"])):
+        kind = (
+            row["method"] if row["code"] is None else f"{row['code']} {row['objective'][:6]} {row['decode']}"
+        )
+        shares = [percent(row["solved_identical"], 2), percent(row["pieces_identical"], 2)]
+        bits = "" if row["bits"] is None else f"{row['bits']:.2f}"
+        end = [f"{row['per_second']:,.0f}", bits, percent(row["stated"]), f"{row['lr']:g}"]
+        lines.append([row["encoder"], row["grid"], kind, row["nfe"], *shares, *end])
+    note = "Columns with = count identical pieces as equal; shares and stated probabilities in percent"
+    return f"{note}\n\n{table(header, lines, 'lrl')}"

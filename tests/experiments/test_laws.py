@@ -1,0 +1,110 @@
+"""Laws at equal encoders: the table of settings, the rows of tiny runs, and the choice of the rate."""
+
+import itertools
+from functools import partial
+
+import pytest
+import torch
+
+from factorank.cli import main
+from factorank.experiments import jigsaw, laws
+from factorank.files import read_json_lines
+from factorank.jigsaw import new_model, puzzles_per_second
+from tests.jigsaw.small import PICTURES
+
+SMALL = {"width": 8, "depth": 1, "heads": 2, "batch_size": 4}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Speed is measured on one small batch."""
+    monkeypatch.setattr(jigsaw, "puzzles_per_second", partial(puzzles_per_second, batch_size=8, seconds=0))
+
+
+def test_everything_but_law_encoder_grid_and_rate_is_equal():
+    listed = laws.settings()
+    assert len({each.name for each in listed}) == len(listed) == 5 * 2 * 4 * 3
+    free = {"label", "method", "code", "objective", "encoder", "grid", "lr"}
+    for each in listed:
+        assert {name for name, value in vars(each).items() if value != getattr(listed[0], name)} <= free
+    assert {(each.hints, each.optimizer, each.steps) for each in listed} == {(0.0, "adamw", 3000)}
+
+
+@pytest.mark.parametrize("law", laws.LAWS)
+def test_a_run_gives_rows_of_both_splits_and_is_not_repeated(law, tmp_path):
+    (chosen,) = laws.settings([law], ["mlp+neighbours"], [2], [1e-3], steps=2, **SMALL)
+    rows = laws.run(chosen, tmp_path, PICTURES, most=8, device="cpu")
+    decoded = {"lehmer-masked": ["mode", "marginals"], "inline-assignment": ["assignment"]}.get(law, ["mode"])
+    assert [(row["split"], row["decode"]) for row in rows] == list(
+        itertools.product(("held_out", "test"), decoded)
+    )
+    wanted = {"method", "code", "objective", "encoder", "grid", "seed", "nfe", "hints", "solved_identical"}
+    wanted |= {"pieces_identical", "per_second", "bits", "stated", "command", "commit", "device", "seconds"}
+    for row in rows:
+        assert wanted <= set(row)
+        assert (row["bits"] is None) == (chosen.method != "factorank")
+        assert not any(isinstance(value, dict | list) for value in row.values())
+    assert laws.run(chosen, tmp_path, PICTURES, most=8, device="cpu") == rows
+    assert laws.run(chosen, tmp_path / "other", PICTURES, until=0.0) == []
+
+
+def test_marginals_maximise_the_expected_number_of_right_pieces():
+    (chosen,) = laws.settings(["lehmer-masked"], ["convolution"], [2], [1e-3], **SMALL)
+    torch.manual_seed(1)
+    model = new_model(chosen, 16).eval()
+    with torch.no_grad():
+        model.network.head.bias.normal_(std=2)
+    pieces = torch.randint(256, (3, 4, 8, 8, 3), dtype=torch.uint8)
+    law = model.distribution(pieces, nfe=1)
+    orders = law.enumerate_support(expand=False)[:, 0]
+    probs = law.log_prob(orders[:, None]).exp()  # (24, 3)
+    agree = (orders[:, None] == orders[None]).sum(-1).float()  # (24, 24)
+    best = (agree @ probs).argmax(0)
+    assert torch.equal(laws.by_marginals(model, pieces), orders[best])
+
+
+def test_the_rate_is_chosen_on_held_out_pictures():
+    base = {"method": "factorank", "code": "lehmer", "objective": "masked", "encoder": "mlp", "grid": 3}
+    rows = [
+        base | {"lr": lr, "split": split, "solved_identical": solved}
+        for lr, split, solved in (
+            (1e-3, "held_out", 0.5),
+            (1e-3, "test", 0.9),
+            (2e-3, "held_out", 0.6),
+            (2e-3, "test", 0.4),
+        )
+    ]
+    assert laws.best_rates(rows) == [rows[3] | {"lr_tried": "0.001, 0.002"}]
+
+
+def test_the_command_writes_a_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("factorank.jigsaw.cifar10", lambda folder: PICTURES)
+    command = [
+        "laws",
+        "--laws",
+        "inline-assignment",
+        "--encoders",
+        "convolution",
+        "--grids",
+        "2",
+        "--lrs",
+        "1e-3",
+    ]
+    command += ["--steps", "2", "--batch-size", "4", "--width", "8", "--most", "6", "--out", str(tmp_path)]
+    assert main(command) == 0
+    (row,) = read_json_lines(tmp_path / "laws.jsonl")
+    assert (row["split"], row["code"], row["lr_tried"], row["experiment"]) == (
+        "test",
+        "inline",
+        "0.001",
+        "laws",
+    )
+    assert "inline masked assignment" in capsys.readouterr().out
+    assert main([*command, "--out", str(tmp_path / "none"), "--max-seconds", "0.1"]) == 2
+
+
+def test_a_law_that_is_sure_and_right_is_calibrated():
+    sure = torch.ones(10)
+    assert laws.calibration_error(sure, torch.ones(10, dtype=torch.bool)) == 0
+    assert laws.calibration_error(sure, torch.zeros(10, dtype=torch.bool)) == 1
+    assert laws.calibration_error(torch.full((4,), 0.5), torch.tensor([True, False, True, False]), 2) == 0
