@@ -15,7 +15,7 @@ from factorank.models.conditions import Conditions
 from factorank.models.context import EncodedContext
 from factorank.models.law import PermutationLaw
 from factorank.models.network import evaluating
-from factorank.models.unmasking import Step, Unmasking
+from factorank.models.unmasking import Step, Unmasking, checked_beam
 from factorank.sampling.choosers import Chooser
 
 if TYPE_CHECKING:
@@ -50,28 +50,10 @@ def log_probs(
     return logits.log_softmax(-1).gather(-1, code[..., None]).squeeze(-1)
 
 
-def checked_beam(width: int | None) -> int:
-    """The width of a beam, BEAM unless given."""
-    if width is None:
-        return BEAM
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-        raise ModelError(f"a beam keeps at least 1 order, a whole number, not {width!r}", parameter="beam")
-    return width
-
-
 class AutoregressiveLaw(PermutationLaw):
     """The law of an autoregressive model, one position at a time; see :class:`PermutationLaw`."""
 
-    def __init__(
-        self,
-        model: "PermutationModel",
-        conditions: Conditions,
-        batch_shape: torch.Size,
-        unmasking: Unmasking,
-        beam: int = BEAM,
-    ) -> None:
-        super().__init__(model, conditions, batch_shape, unmasking)
-        self.beam_width = beam
+    beam_width = BEAM
 
     @torch.no_grad()
     def beam(self, width: int | None = None) -> tuple[Tensor, Tensor]:
@@ -80,7 +62,7 @@ class AutoregressiveLaw(PermutationLaw):
         ``(*batch, found, n)`` and ``(*batch, found)``; ``found`` is the width unless there are fewer codes.
         Where a row has fewer orders of non-zero probability, the rest are -1 and minus infinity.
         """
-        width = self.beam_width if width is None else checked_beam(width)
+        width = checked_beam(width, self.beam_width)
         parts = []
         for conditions, _, _ in chunks(self, 1, at_once=width):
             code, log_prob = self._beam(conditions, width)

@@ -18,12 +18,13 @@ from torch import Tensor
 from factorank.errors import ModelError, short_of_memory
 from factorank.kernels import dispatch
 from factorank.kernels.gpu.graphs import Recorder, recorder_of, thread_and_stream, weights_key
-from factorank.models import orders
+from factorank.models import drafting, orders
 from factorank.models.conditions import Conditions
 from factorank.models.network import evaluating
 from factorank.models.unmasking import last
 from factorank.permutations import cannot_check
 from factorank.sampling.choosers import Draw, StratifiedDraw
+from factorank.sampling.speculative import DraftReport
 
 if TYPE_CHECKING:
     from factorank.models.law import PermutationLaw
@@ -120,7 +121,13 @@ class Sampler:
         self._weights, self._recorder = weights, Recorder()
         self._ready: tuple[slice | None, Conditions | None] = (None, None)
 
-    def sample(self, samples: int, generator: torch.Generator | None, nfe: Tensor | None = None) -> Tensor:
+    def sample(
+        self,
+        samples: int,
+        generator: torch.Generator | None,
+        nfe: Tensor | None = None,
+        report: DraftReport | None = None,
+    ) -> Tensor:
         """Orders ``(samples, rows, n)``; how many evaluations each took goes to ``nfe (samples, rows)``."""
         law, size = self._law, (samples, self._law.conditions.rows)
         advice = (
@@ -129,8 +136,15 @@ class Sampler:
         )
         with short_of_memory(advice), evaluating(law.model):
             drawn = torch.empty((*size, law.n), dtype=torch.int64, device=law.device)
-            for conditions, rows, draws in chunks(law, samples):
-                order, used = self._draw(conditions, rows, draws.stop - draws.start, generator)
+            draft, report = law.draft, DraftReport() if report is None else report
+            at_once = 1 if draft is None or law.model.causal else draft.ahead
+            for conditions, rows, draws in chunks(law, samples, at_once, drawn=draft is None):
+                count = draws.stop - draws.start
+                if draft is None:
+                    order, used = self._draw(conditions, rows, count, generator)
+                else:
+                    code, used = drafting.drawn(law, conditions, rows, count, generator, report)
+                    order = conditions.decode(law.model, code)
                 drawn[draws, rows] = order
                 if nfe is not None:
                     nfe[draws, rows] = used
@@ -155,6 +169,21 @@ class Sampler:
                 steps = islice(walk, 1 + length if causal else None)  # the first is the start
                 drawn[draws, rows] = conditions.decode(law.model, last(steps).code)
         return drawn
+
+    def path(self, shape: torch.Size, generator: torch.Generator | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """See :meth:`PermutationLaw.path`."""
+        law, model = self._law, self._law.model
+        whole = torch.Size((*shape, *law.batch_shape, law.n))
+        steps = law._walk(dataclasses.replace(law.conditions), shape.numel(), Draw(generator), generator)
+        while True:
+            with torch.no_grad(), evaluating(model):
+                step = next(steps, None)
+                if step is None:
+                    return
+                hidden = step.code == model.network.mask_value
+                revealed = torch.where(hidden, model.first_values, step.code)
+                order = law.conditions.decode(model, revealed)
+            yield step.code.masked_fill(hidden, -1).view(whole), order.view(whole)
 
     def _draw(
         self, conditions: Conditions, rows: slice, samples: int, generator: torch.Generator | None

@@ -47,6 +47,15 @@ class Conditions:
             return self
         return self._each(stop - start, lambda tensor: tensor[start:stop])
 
+    def at(self, index: Tensor) -> "Conditions":
+        """The rows of that index ``(some,)``, which may repeat, with what has been computed of them."""
+        rows = self._each(len(index), lambda tensor: tensor[index])
+        if self.first_logits is not None:
+            rows.first_logits = self.first_logits[index]
+        if self.memory is not None:
+            rows.memory = self.memory.each(lambda tensor: tensor[index])
+        return rows
+
     def expand(self, old: torch.Size, new: torch.Size) -> "Conditions":
         """The rows of a batch of shape ``old`` repeated to one of shape ``new``."""
 
@@ -60,9 +69,7 @@ class Conditions:
         def changed(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else change(tensor)
 
-        context = self.context
-        if context is not None:
-            context = EncodedContext(change(context.tokens), changed(context.present), context.aligned)
+        context = None if self.context is None else self.context.each(change)
         return Conditions(rows, context, changed(self.present), changed(self.fixed), changed(self.reference))
 
     def start(self, model: "PermutationModel") -> Tensor:
@@ -99,6 +106,17 @@ class Conditions:
             place_of = inverse(self.reference, check=False)
             order = torch.where(order < 0, -1, place_of.expand_as(order).gather(-1, order.clamp(min=0)))
         return orders.encoded(model, order, check_rows=False)[0]
+
+
+def first_logits(model: "PermutationModel", conditions: Conditions) -> Tensor:
+    """What a masked model predicts, ``(rows, n, values)``, before anything is revealed.
+
+    All samples of a row are alike then: one evaluation serves them, and is kept.
+    """
+    if conditions.first_logits is None:
+        hidden = model.network.hidden(conditions.start(model), conditions.context, conditions.present)
+        conditions.first_logits = model.network.head(hidden)
+    return conditions.first_logits
 
 
 def conditions_for(

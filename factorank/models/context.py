@@ -172,6 +172,11 @@ class EncodedContext:
     present: Tensor | None
     aligned: bool
 
+    def each(self, change: Callable[[Tensor], Tensor]) -> "EncodedContext":
+        """The same with its tensors changed."""
+        present = None if self.present is None else change(self.present)
+        return EncodedContext(change(self.tokens), present, self.aligned)
+
 
 def check_encoder(encoder: Any) -> None:
     """Refuse a context encoder that is no module: its weights would be neither trained nor saved."""

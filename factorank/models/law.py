@@ -17,10 +17,12 @@ from factorank.errors import FactorankError, ModelError
 from factorank.models import orders
 from factorank.models.chunks import Sampler, aligned, batch_of, chunks, score
 from factorank.models.conditions import Conditions, first_fixed
+from factorank.models.drafting import Draft
 from factorank.models.network import evaluating
 from factorank.models.unmasking import Step, Unmasking
 from factorank.permutations import checked_shape, is_permutation
-from factorank.sampling.choosers import Chooser, Draw
+from factorank.sampling.choosers import Chooser
+from factorank.sampling.speculative import DraftReport
 
 if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
@@ -35,16 +37,18 @@ class PermutationLaw(PermutationDistribution):
     ``sample`` and ``log_prob`` speak of the same one. Dropout is off. The context is
     encoded when the law is made.
 
-    What differs from a classical law is said by properties. ``support`` is wider than the permutations for
-    inline codes, which can leave them, and for lists shorter than n, which end in -1. ``exact`` is False
-    where the partition is random and ``log_prob`` is not offered. ``estimates`` names what has no closed form
-    and is too large to enumerate: it is then the mean over ``DEFAULT_SAMPLES`` draws.
+    ``support`` is wider than the permutations for inline codes, which can leave them, and for lists shorter
+    than n, which end in -1. ``exact`` is False where the partition is random and ``log_prob`` is not offered.
+    ``estimates`` names what has no closed form and is too large to enumerate: it is then the mean over
+    ``DEFAULT_SAMPLES`` draws.
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     has_rsample = False
     error: ClassVar[type[FactorankError]] = ModelError
     largest_enumerated = 7
+    draft: Draft | None = None
+    """What proposes the values of :meth:`sample`, which stays a draw from the same law."""
     beam_width: int = 1
     """How many codes the search for the mode keeps."""
 
@@ -111,6 +115,17 @@ class PermutationLaw(PermutationDistribution):
         whole = torch.Size((*shape, *self.batch_shape))
         return order.view(*whole, self.n), nfe.view(whole)
 
+    @torch.no_grad()
+    def sample_with_report(
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, DraftReport]:
+        """:meth:`sample` of a law with a draft, and the passes and rows that it took."""
+        if self.draft is None:
+            raise ModelError("this law has no draft: model.distribution(…, draft='self') has one")
+        shape, report = checked_shape(sample_shape, ModelError), DraftReport()
+        order = self._sampler.sample(shape.numel(), generator, report=report)
+        return order.view(*shape, *self.batch_shape, self.n), report
+
     def _sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
         return self._sampler.sample(shape.numel(), generator).view(*shape, *self.batch_shape, self.n)
 
@@ -139,18 +154,7 @@ class PermutationLaw(PermutationDistribution):
         >>> [order.tolist() for code, order in model.distribution(nfe=3).path()][0]
         [0, 1, 2]
         """
-        shape = checked_shape(sample_shape, ModelError)
-        whole = torch.Size((*shape, *self.batch_shape, self.n))
-        steps = self._walk(dataclasses.replace(self.conditions), shape.numel(), Draw(generator), generator)
-        while True:
-            with torch.no_grad(), evaluating(self.model):
-                step = next(steps, None)
-                if step is None:
-                    return
-                hidden = step.code == self.model.network.mask_value
-                revealed = torch.where(hidden, self.model.first_values, step.code)
-                order = self.conditions.decode(self.model, revealed)
-            yield step.code.masked_fill(hidden, -1).view(whole), order.view(whole)
+        return self._sampler.path(checked_shape(sample_shape, ModelError), generator)
 
     # Probabilities.
 
@@ -248,6 +252,9 @@ class PermutationLaw(PermutationDistribution):
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         new = super().expand(batch_shape, _instance)
         new.conditions = self.conditions.expand(self.batch_shape, new.batch_shape)
+        if self.draft is not None and self.draft.conditions is not None:
+            drafts = self.draft.conditions.expand(self.batch_shape, new.batch_shape)
+            new.draft = dataclasses.replace(self.draft, conditions=drafts)
         new._sampler = Sampler(new)
         return new
 

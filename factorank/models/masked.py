@@ -12,7 +12,7 @@ from factorank.distributions.conditioning.rules import Effort, condition
 from factorank.distributions.places import code_places
 from factorank.distributions.rim import RIM
 from factorank.models.chunks import aligned, chunks
-from factorank.models.conditions import Conditions
+from factorank.models.conditions import Conditions, first_logits
 from factorank.models.context import EncodedContext
 from factorank.models.law import PermutationLaw
 from factorank.models.network import evaluating
@@ -121,7 +121,7 @@ class MaskedLaw(PermutationLaw):
             raise self.error(f"the positions of a code are independent at nfe=1, not at nfe={self.nfe}")
         with evaluating(self.model):
             start = self.conditions.start(self.model)
-            logits = self._first_logits(dataclasses.replace(self.conditions), start)
+            logits = first_logits(self.model, dataclasses.replace(self.conditions))
             log_probs = self.unmasking.temper(logits).log_softmax(-1)
         free = (start == self.model.network.mask_value)[..., None]
         certain = torch.arange(self.n, device=start.device) == start[..., None]
@@ -202,7 +202,7 @@ class MaskedLaw(PermutationLaw):
                 return
             shared = step == 0
             if shared:
-                logits = temper(self._first_logits(conditions, start))
+                logits = temper(first_logits(model, conditions))
             else:
                 where = positions if static else None
                 hidden = model.network.hidden(code, conditions.context, conditions.present, where)
@@ -236,13 +236,6 @@ class MaskedLaw(PermutationLaw):
         if leading:
             shown = shown | certain.long().cumprod(0).bool()
         return torch.where(shown & (code == self.model.network.mask_value), 0, code)
-
-    def _first_logits(self, conditions: Conditions, start: Tensor) -> Tensor:
-        """All samples of a row are alike before anything is revealed: one evaluation serves them."""
-        if conditions.first_logits is None:
-            hidden = self.model.network.hidden(start, conditions.context, conditions.present)
-            conditions.first_logits = self.model.network.head(hidden)
-        return conditions.first_logits
 
     def _choose(self, logits: Tensor, remaining: Tensor, length: int | Tensor, step: int) -> Block:
         """The block that the predictions ``(…, n, values)`` call for; ``(rows, …)`` at the first step."""

@@ -12,10 +12,11 @@ from factorank.errors import ModelError
 from factorank.models import autoregressive, classical, masked, orders
 from factorank.models.conditions import conditions_for
 from factorank.models.context import check_encoder, encode_context, joint_batch
+from factorank.models.drafting import checked_draft
 from factorank.models.law import PermutationLaw
 from factorank.models.network import Network, checked_sizes
 from factorank.models.saving import SavedModel
-from factorank.models.unmasking import checked_unmasking
+from factorank.models.unmasking import checked_beam, checked_unmasking
 from factorank.permutations import cannot_check
 
 Objective = Literal["masked", "autoregressive"]
@@ -224,6 +225,8 @@ class PermutationModel(SavedModel):
         temperature: float = 1.0,
         top_p: float = 1.0,
         beam: int | None = None,
+        draft: "PermutationModel | Literal['self'] | None" = None,
+        ahead: int | None = None,
     ) -> PermutationLaw:
         """The law of the order that the model has learnt, given a context.
 
@@ -233,9 +236,7 @@ class PermutationModel(SavedModel):
                 free positions (not fixed, and with more than one possible value) means that number. They are
                 revealed in exactly so many blocks. Or the sizes of the blocks, which sum to that number.
             unmask: the order of revealing: "random" (a fresh one for each sample; the default),
-                "left-to-right", "right-to-left", or "confident" (the most certain positions first). Values
-                that are revealed should say something of the order by themselves: the first ones do in
-                Lehmer and Fisher-Yates codes, the last ones in left-Lehmer and insertion codes.
+                "left-to-right", "right-to-left", or "confident" (the most certain positions first).
             schedule: of the sizes of the blocks: "equal" (they differ by at most one; the default) or
                 "growing" (small blocks first, as little is known then).
             partition: instead of these, the positions of each block.
@@ -249,25 +250,29 @@ class PermutationModel(SavedModel):
             entropy_bound: instead of nfe: each step reveals as many of the most certain positions as keep
                 the bound on what they share, the sum of their entropies less the largest, at or below this
                 many nats (Ben-Hamu et al., 2025). The NFE is what it took: ``nfe_of``, ``sample_with_nfe``.
-            temperature, top_p: the logits of every conditional are divided by the temperature, then cut to
-                the most likely values whose probabilities sum to ``top_p``. They are part of the law:
-                ``log_prob`` is that of what is sampled.
+            temperature, top_p: of every conditional, whose logits are divided by the temperature, then cut
+                to the most likely values whose probabilities sum to ``top_p``; ``log_prob`` is of that law.
             beam: how many codes the search for the ``mode`` of an autoregressive law keeps, 8 unless given.
+            draft: what guesses values that the model then verifies in one pass: "self", or a masked model of
+                the same code. Samples follow the same law in fewer passes (``sample_with_report``). For laws
+                that reveal left to right, one position at a time.
+            ahead: how many positions are drafted at a time; all, or 8 in a masked model, unless given.
 
         Autoregressive models reveal left to right, one position each; nothing else can be asked of them.
         """
         unmasking = checked_unmasking(
             self, nfe, unmask, entropy_bound, schedule, partition, temperature, top_p
         )
-        conditions, batch = conditions_for(self, context, observed, fixed, reference)
-        if self.causal:
-            beam = autoregressive.checked_beam(beam)
-            return autoregressive.AutoregressiveLaw(self, conditions, batch, unmasking, beam)
-        if beam is not None:
-            raise ModelError(
-                "{parameter} searches autoregressive laws; this model is masked", parameter="beam"
-            )
-        return masked.MaskedLaw(self, conditions, batch, unmasking)
+        given = (context, observed, fixed, reference)
+        conditions, batch = conditions_for(self, *given)
+        kind = autoregressive.AutoregressiveLaw if self.causal else masked.MaskedLaw
+        law: PermutationLaw = kind(self, conditions, batch, unmasking)
+        if beam is not None and not self.causal:
+            raise ModelError("{parameter} searches autoregressive laws", parameter="beam")
+        law.beam_width = checked_beam(beam, law.beam_width)
+        if draft is not None:
+            law.draft = checked_draft(law, draft, ahead, given)
+        return law
 
     def with_length(self, n: int) -> "PermutationModel":
         """A copy of the model for lists of n items, fewer than its own, with the same context encoder.

@@ -164,6 +164,15 @@ def fitting(unmasking: Unmasking, free: Tensor, count: int | Tensor) -> Unmaskin
     return unmasking
 
 
+def checked_beam(width: int | None, default: int) -> int:
+    """How many codes a search keeps."""
+    if width is None:
+        return default
+    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+        raise ModelError(f"a beam keeps at least 1 order, a whole number, not {width!r}", parameter="beam")
+    return width
+
+
 def _check_share(name: str, value: Any, most: float) -> None:
     real = isinstance(value, int | float) and not isinstance(value, bool)
     if not real or not 0 < value <= most or value == math.inf:
