@@ -67,7 +67,7 @@ class Deal:
 class TensorBatches:
     """Batches of orders ``(rows, n)`` and their context, kept whole on the device."""
 
-    static = False
+    static = varies = False
 
     def __init__(self, table: Batch, shape: Shape, seed: int, device: torch.device) -> None:
         self.table = to_device(table, device)
@@ -84,7 +84,7 @@ class HostBatches:
     With ``in_step`` the call is tensor operations only, and becomes part of the captured step.
     """
 
-    static = False
+    varies = static = False
     """Whether the batches must keep their addresses, because a captured graph reads them."""
 
     def __init__(self, fetch: Callable[[int, int], Batch], parts: int, *, in_step: bool = False) -> None:
@@ -132,10 +132,11 @@ def check_orders(order: Tensor, n: int | None, what: str) -> None:
 
 def as_pair(batch: Any) -> Batch:
     """A batch as (order, context), the context None where there is none."""
-    if isinstance(batch, tuple | list) and len(batch) == 2:
-        return batch[0], batch[1]
     if isinstance(batch, Tensor):
         return batch, None
+    if isinstance(batch, tuple | list) and batch and isinstance(batch[0], Tensor):
+        order, *rest = batch
+        return order, (None if not rest else rest[0] if len(rest) == 1 else tuple(rest))
     raise TrainingError(f"a batch is orders or a pair (orders, context), not a {type(batch).__name__}")
 
 

@@ -1,6 +1,6 @@
 """The data of a run, checked before it begins: orders to train on, and orders held out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -23,13 +23,15 @@ from factorank.training.batches import (
     take,
     to_device,
 )
+from factorank.training.loaders import LoaderBatches
 from factorank.training.random_streams import stream_seed
 
-Data = Tensor | tuple[Tensor, Any] | Dataset[Any] | Callable[[int, torch.Generator], Any]
+Data = Tensor | tuple[Tensor, Any] | Dataset[Any] | Iterable[Any] | Callable[[int, torch.Generator], Any]
+Batches = Source | LoaderBatches
 HeldOutData = Tensor | tuple[Tensor, Any] | float | None
 _KINDS = (
-    "an order tensor (rows, n), a pair (orders, context), a Dataset with a length, or a function"
-    " data(batch_size, generator)"
+    "an order tensor (rows, n), a pair (orders, context), a Dataset with a length, a DataLoader or another"
+    " iterable of batches, or a function data(batch_size, generator)"
 )
 
 
@@ -46,13 +48,28 @@ class TrainingData:
             check_table(table, n, "the data")
         self.table, self.held_out = split(table, held_out, n, seed)
         """Data that are tensors, and the held-out data, or None."""
+        self.loader: LoaderBatches | None = None
+        """Data that are batches already."""
+
+    def load(self, accumulate: int, seed: int, batch_size: int | None, device: torch.device) -> int | None:
+        """Read the first batch of data that are batches already, and say how many rows it has."""
+        if self.table is not None or not is_loader(self.data):
+            return None
+        batches: Any = self.data
+        self.loader = LoaderBatches(batches, self.n, accumulate, seed, device)
+        rows = self.loader.first()[0].shape[0]
+        if batch_size is not None:
+            why = "does nothing where the data are batches already; leave it out"
+            raise TrainingError(f"{{parameter={batch_size}}} {why}", parameter="batch_size")
+        return rows
 
     @property
     def rows(self) -> int | None:
         """How many rows there are to train on; None if a function makes them."""
         if self.table is not None:
             return len(self.table[0])
-        return len(self.data) if hasattr(self.data, "__len__") else None
+        data: Any = self.data
+        return len(data) if hasattr(data, "__len__") and not is_loader(data) else None
 
     @property
     def full_length(self) -> bool:
@@ -60,11 +77,13 @@ class TrainingData:
         tables = [table for table in (self.table, self.held_out) if table is not None]
         return self.table is not None and not any((order < 0).any() for order, _ in tables)
 
-    def batches(self, shape: Shape, seed: int, generator: torch.Generator, device: torch.device) -> Source:
+    def batches(self, shape: Shape, seed: int, generator: torch.Generator, device: torch.device) -> Batches:
         """The batches of a run; functions with ``capturable = True`` become part of a captured step."""
         data: Any = self.data
         if self.table is not None:
             return TensorBatches(self.table, shape, seed, device)
+        if self.loader is not None:
+            return self.loader
         if self.rows is None:
             return HostBatches(
                 lambda step, part: to_device(generate(data, shape.batch, generator, self.n), device),
@@ -92,7 +111,9 @@ class TrainingData:
         generator = torch.Generator(device).manual_seed(0)
         data: Any = self.data
         batches = [_two_rows(table) for table in (self.table, self.held_out) if table is not None]
-        if self.table is None:
+        if self.loader is not None:
+            batches.insert(0, self.loader.first())
+        elif self.table is None:
             drawn = generate(data, 2, generator, self.n) if self.rows is None else collate(data, [0])
             check_orders(drawn[0], self.n, "the data")
             batches.insert(0, drawn)
@@ -110,19 +131,24 @@ class TrainingData:
 def tabulate(data: Any) -> Batch | None:
     """The order and context of data that are tensors already; None for a Dataset or a function."""
     if isinstance(data, TensorDataset):
-        order, *rest = data.tensors
-        return order, (None if not rest else rest[0] if len(rest) == 1 else tuple(rest))
+        return as_pair(data.tensors)
     if isinstance(data, Tensor) or (isinstance(data, tuple) and data and isinstance(data[0], Tensor)):
         return as_pair(data)
     kind = type(data).__name__
-    if isinstance(data, IterableDataset | Iterator):
-        raise TrainingError(f"a {kind} cannot be wound back to resume a run; pass {_KINDS}", parameter="data")
-    if isinstance(data, Dataset) and hasattr(data, "__len__"):
+    if isinstance(data, Dataset) and hasattr(data, "__len__") and not isinstance(data, IterableDataset):
         if len(data) == 0:
             raise TrainingError("the dataset is empty", parameter="data")
-    elif not callable(data):
+    elif not callable(data) and not is_loader(data):
         raise TrainingError(f"data are {_KINDS}, not a {kind}", parameter="data")
     return None
+
+
+def is_loader(data: Any) -> bool:
+    """Whether data are batches already: a DataLoader, or another iterable that is no indexed Dataset."""
+    indexed = isinstance(data, Dataset) and not isinstance(data, IterableDataset)
+    return (
+        isinstance(data, Iterable) and not indexed and not callable(data) and not isinstance(data, str | dict)
+    )
 
 
 def check_table(batch: Batch, n: int | None, what: str) -> None:

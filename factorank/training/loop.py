@@ -4,7 +4,7 @@ import copy
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from factorank.training.run_folder import Metrics
 from factorank.training.step import Step
 
 Watch = Callable[[Any], dict[str, float]]
+Callback = Callable[["Loop"], object]
 AGREE_EVERY = 8
 """How many steps several processes do between two agreements on whether to stop."""
 
@@ -30,11 +31,19 @@ AGREE_EVERY = 8
 class Loop:
     """A run in progress: :meth:`restore` reads a checkpoint, :meth:`run` trains until something stops it.
 
-    ``watch`` measures the model at every score; ``started`` is when the call of ``train`` began.
+    ``watch`` measures the model at every score, ``callbacks`` are called with the loop after every step;
+    ``started`` is when the call of ``train`` began.
     """
 
-    def __init__(self, step: Step, held_out: HeldOut | None, watch: Watch | None, started: float) -> None:
-        self.step, self.held_out, self.watch = step, held_out, watch
+    def __init__(
+        self,
+        step: Step,
+        held_out: HeldOut | None,
+        watch: Watch | None,
+        callbacks: Sequence[Callback],
+        started: float,
+    ) -> None:
+        self.step, self.held_out, self.watch, self.callbacks = step, held_out, watch, callbacks
         self.settings, self.model, self.world = step.settings, step.model, step.world
         self.done = 0
         """Steps done, earlier calls included."""
@@ -93,6 +102,7 @@ class Loop:
             self.step.run(self.done, lr)
             self.done += 1
             bar.update()
+            self._call_back()
             last = self.done == settings.steps
             if self.done % settings.log_every == 0 or last:
                 norm = self._read_loss()
@@ -112,6 +122,16 @@ class Loop:
             self.stopped = "steps"
         if self.step.count:  # stopped between two logs: the sum stays, for the run that resumes
             self._read_loss()
+
+    @property
+    def last_loss(self) -> float:
+        """Mean loss of the steps since the last log, in nats; on a GPU reading it waits for the device."""
+        return self.step.read()[0] / max(self.step.count, 1)
+
+    def _call_back(self) -> None:
+        for callback in self.callbacks:
+            if callback(self) == "stop" and self.stopped is None:
+                self.stopped = "callback"
 
     def _status(self, rate: float) -> str:
         """The loss in bits, the rate, and the time left until steps or seconds end."""

@@ -44,7 +44,12 @@ def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpo
         theirs = json.loads((out / "training.json").read_bytes())
     except ValueError as error:
         raise TrainingError(f"{out / 'training.json'} is damaged: {error}") from error
-    if differences := _readable_first(_differences(theirs, json.loads(json.dumps(identity)))):
+    ours = json.loads(json.dumps(identity))
+    if (
+        theirs.get("steps") is not None and ours.get("steps", 0) > theirs["steps"]
+    ):  # a longer plan of the same run
+        theirs |= {name: ours[name] for name in ("steps", "warmup")}
+    if differences := _readable_first(_differences(theirs, ours)):
         held = f"{out} holds another run: {'; '.join(differences)}"
         raise TrainingError(f"{held}; choose another folder as {{parameter}}", parameter="out")
     checkpoint = checkpoints.newest(out / "checkpoints")

@@ -29,16 +29,19 @@ class TrainSettings:
     """
 
     steps: int
-    """Optimizer steps of the whole run."""
+    """Optimizer steps of the whole run. More than a run in ``out`` was planned for: it goes on from where it
+    was, with the learning rates of the longer plan."""
     max_seconds: float | None = None
     """Stop after this much time *in this call*, set-up included, with a checkpoint. A later call has as much
     time again."""
     batch_size: int | None = None
     """Rows of one pass on one process. A step averages over ``batch_size × accumulate × processes`` rows. By
     default 1,024, or fewer if the data are."""
-    optimizer: Optimizer = "adamw"
+    optimizer: Optimizer | torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] = "adamw"
     """"adamw", or "muon": Muon for the linear layers inside an ``nn.ModuleList``, such as the blocks of a
-    transformer, and AdamW for all other weights, both with ``lr`` and ``weight_decay``."""
+    transformer, and AdamW for all other weights, both with ``lr`` and ``weight_decay``. Or an optimizer of
+    your own, or a function of the model that makes one, with any groups of weights: the schedule then scales
+    the learning rate of each group, which is its highest; ``lr``, ``weight_decay``, ``betas`` do nothing."""
     lr: float = 3e-4
     """The highest learning rate."""
     warmup: int | None = None
@@ -101,6 +104,8 @@ class TrainSettings:
                     raise TrainingError(f"{{parameter}} is {allowed}, not {value!r}", parameter=name)
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
+            if name == "optimizer" and (isinstance(value, torch.optim.Optimizer) or callable(value)):
+                continue
             if not any(type(value) is type(choice) and value == choice for choice in choices):
                 allowed = ", ".join(map(repr, choices))
                 raise TrainingError(f"{{parameter}} is one of {allowed}, not {value!r}", parameter=name)
@@ -152,6 +157,8 @@ class TrainSettings:
         """The settings that the weights depend on; a run is resumed only with the same ones."""
         names = ("optimizer", "lr", "schedule", "weight_decay", "clip", "ema", "precision", "accumulate")
         same: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if not isinstance(self.optimizer, str):
+            same["optimizer"] = _described(self.optimizer)
         same |= {"seed": self.seed, "batch_size": batch_size, "warmup": self.warmup_steps}
         same |= {"betas": list(self.betas), "processes": processes, "device": device.type}
         if self.schedule == "cosine":
@@ -181,6 +188,17 @@ def shows_options(function: F) -> F:
     lines = [" " * 8 + text.replace("\n", "\n" + " " * 12) for text in texts]
     function.__doc__ = (function.__doc__ or "").replace("        {options}", "\n".join(lines))
     return function
+
+
+def _described(optimizer: Any) -> str:
+    """What training.json says of an optimizer of the user's own."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return getattr(optimizer, "__qualname__", type(optimizer).__name__)
+    numbers = (
+        {name: value for name, value in group.items() if isinstance(value, int | float | str)}
+        for group in optimizer.param_groups
+    )
+    return f"{type(optimizer).__name__} {list(numbers)}"
 
 
 def _whole(value: Any) -> bool:

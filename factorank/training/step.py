@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from factorank.errors import TrainingError
 from factorank.kernels import dispatch
 from factorank.kernels.gpu.graphs import StepGraph
-from factorank.training.batches import Shape, Source, take
+from factorank.training.batches import Shape, take
+from factorank.training.data import Batches
 from factorank.training.optimizers import make_update
 from factorank.training.optimizers.adamw import trained_weights
 from factorank.training.optimizers.average import Average
@@ -43,21 +44,24 @@ class Step:
     def __init__(
         self,
         model: nn.Module,
-        source: Source,
+        source: Batches,
         shape: Shape,
         streams: dict[str, torch.Generator],
         world: World,
         settings: TrainSettings,
     ) -> None:
         device = world.device
-        able = dispatch.captures_step(device, world.size)
+        able = dispatch.captures_step(device, world.size) and not source.varies
+        able = able and isinstance(settings.optimizer, str)
         if settings.capture is True and not able:
-            why = f"needs one CUDA device, not {world.size} × {device.type}"
+            why = (
+                f"needs one CUDA device, not {world.size} × {device.type}, and batches and optimizer of ours"
+            )
             raise TrainingError(f"{{parameter=True}} {why}", parameter="capture")
         graph = StepGraph(device, streams.values()) if able and settings.capture else None
         self.model, self.source, self.shape, self.streams = model, source, shape, streams
         self.world, self.settings = world, settings
-        self._draw_noise = getattr(model, "noise", None)
+        self._draw_noise = None if source.varies else getattr(model, "noise", None)
         bf16 = settings.precision == "bf16"
         self.objective = world.set_up(Objective(model, bf16, device, cache=graph is None))
         self.named = trained_weights(model)

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from factorank.training.batches import Shape
 from factorank.training.checkpoints import Checkpoint
 from factorank.training.data import Data, HeldOutData, TrainingData
 from factorank.training.held_out import BITS, HeldOut
-from factorank.training.loop import Loop, Watch
+from factorank.training.loop import Callback, Loop, Watch
 from factorank.training.processes import World, checked_device, world_of
 from factorank.training.random_streams import random_streams
 from factorank.training.settings import TrainSettings, shows_options
@@ -40,15 +41,19 @@ class TrainResult:
     held_out_step: int | None
     """The step of the best held-out loss."""
     stopped: str
-    """Why it ended: "steps", "max_seconds", "patience" or "interrupted"."""
+    """Why it ended: "steps", "max_seconds", "patience", "callback" or "interrupted"."""
     out: Path | None
     """The run's folder."""
     history: Path | None
     """Its ``metrics.jsonl``."""
+    unit: str = "nats per order"
+    """Of ``loss`` and ``held_out``. A list shorter than n is an order, and counts as much as a longer one."""
 
     def __str__(self) -> str:
         plural = "" if self.steps == 1 else "s"
-        text = f"{self.steps:,} step{plural} in {self.seconds:.1f} s, loss {self.loss * BITS:.4f} bits"
+        text = (
+            f"{self.steps:,} step{plural} in {self.seconds:.1f} s, loss {self.loss * BITS:.4f} bits per order"
+        )
         if self.held_out is not None:
             text += f", best held-out {self.held_out * BITS:.4f} bits at step {self.held_out_step:,}"
         reasons = {"max_seconds": "the time is up", "patience": "held-out likelihood no longer improves"}
@@ -66,6 +71,7 @@ def train(
     *,
     held_out: HeldOutData = None,
     watch: Watch | None = None,
+    callbacks: Sequence[Callback] = (),
     **options: Any,
 ) -> TrainResult:
     r"""Train a model in place on orders, and leave it in eval mode on the device it was trained on.
@@ -83,12 +89,15 @@ def train(
         data: orders ``(rows, n)`` or a pair (orders, context), kept whole on the device; a Dataset with a
             length, whose items are orders ``(n,)`` or pairs; or a function ``data(batch_size, generator)``
             that makes orders ``(batch_size, n)`` or pairs on the generator's device; one that is tensor
-            operations only may say ``capturable = True``. Rows are drawn in epochs without replacement.
+            operations only may say ``capturable = True``. Rows are drawn in epochs without replacement. Or
+            batches of either kind: a DataLoader, or any iterable; it begins again where it ends.
         settings: the settings as one object. Options change some of them.
         held_out: orders, or (orders, context), or the share of the rows (0 to 1) to hold out. The model ends
             with the weights that score best on them.
         watch: measures the model every ``held_out_every`` steps, with the averaged weights: a function that
             returns named numbers, which go to ``metrics.jsonl`` and decide nothing.
+        callbacks: functions that are called after every step with the run: ``run.done`` (steps),
+            ``run.last_loss``, ``run.model``, ``run.seconds``. One that returns "stop" ends the run.
         {options}
 
     >>> import factorank as fr
@@ -99,6 +108,19 @@ def train(
     >>> settings = fr.TrainSettings(steps=3, batch_size=16, device="cpu")
     >>> fr.train(model, fr.random_cyclic(4, (64,)), settings, lr=1e-3).steps
     3
+
+    A DataLoader, an optimizer with groups of weights, and a loop of one's own that does nothing else:
+
+    >>> from torch.utils.data import DataLoader
+    >>> loader = DataLoader(fr.random_cyclic(4, (64,)), batch_size=16, shuffle=True)
+    >>> groups = [{"params": model.network.head.parameters(), "lr": 1e-2}, {"params": [model.network.places]}]
+    >>> fr.train(model, loader, steps=3, optimizer=torch.optim.Adam(groups, lr=1e-3), device="cpu").unit
+    'nats per order'
+    >>> optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    >>> for orders in loader:
+    ...     optimizer.zero_grad()
+    ...     model.loss(orders).mean().backward()  # model.loss(orders, context) with a context
+    ...     optimizer.step()
     """
     started = time.perf_counter()
     settings = TrainSettings(**options) if settings is None else replace(settings, **options)
@@ -111,25 +133,30 @@ def train(
     checked = TrainingData(data, held_out, getattr(model, "n", None), settings.seed)
     device = checked_device(settings.device)
     with torch.random.fork_rng([device] if device.type == "cuda" else []), ExitStack() as locks:
-        return _train(model, checked, settings, watch, world_of(device, settings), started, locks)
+        return _train(
+            model, checked, settings, (watch, callbacks), world_of(device, settings), started, locks
+        )
 
 
 def _train(
     model: Any,
     data: TrainingData,
     settings: TrainSettings,
-    watch: Watch | None,
+    watching: tuple[Watch | None, Sequence[Callback]],
     world: World,
     started: float,
     locks: ExitStack,
 ) -> TrainResult:
     size, out = settings.batch_size, settings.folder
+    loaded = data.load(settings.accumulate, settings.seed, size, world.device)
+    size = size if loaded is None else loaded
     if size is None:
         size = (
             1024 if data.rows is None else max(1, min(1024, data.rows // (settings.accumulate * world.size)))
         )
     shape = Shape(size, settings.accumulate, world.rank, world.size)
-    streams = random_streams(settings.seed, world, whole_step=callable(getattr(model, "noise", None)))
+    noisy = loaded is None and callable(getattr(model, "noise", None))
+    streams = random_streams(settings.seed, world, whole_step=noisy)
     source = data.batches(shape, settings.seed, streams["draws"], world.device)
     model.to(world.device)
     data.probe(model, world.device)
@@ -137,7 +164,7 @@ def _train(
     scorer = None
     if data.held_out is not None:
         scorer = HeldOut(data.held_out, size, settings.seed, settings.precision == "bf16", world)
-    loop = Loop(step, scorer, watch, started)
+    loop = Loop(step, scorer, *watching, started)
     if out is not None:
         config = getattr(model, "config", None)
         described = {"class": type(model).__name__, "config": config() if callable(config) else config}

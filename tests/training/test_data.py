@@ -35,7 +35,9 @@ BAD_DATA = {
     "hole": (torch.tensor([[0, -1, 1, 2, 3]]), "then -1 to the end"),
     "context": ((torch.arange(5)[None], torch.zeros(2)), "1 orders but a context tensor"),
     "list": ([[0, 1, 2, 3, 4]], "not a list"),
-    "iterator": (iter([torch.arange(5)]), "cannot be wound back"),
+    "iterator": (iter([torch.arange(5)]), "an iterable gives batches"),
+    "batch size of a loader": (iter([torch.arange(5)[None]]), "leave it out"),
+    "no batches": ([], "the data have no batches"),
     "function of another n": (lambda size, generator: torch.arange(4).expand(size, 4), "5 items and made"),
     "function of another size": (lambda size, generator: torch.arange(5).expand(3, 5), "asked for 2 orders"),
 }
@@ -48,7 +50,7 @@ class Stream(IterableDataset):
 
 @pytest.mark.parametrize("case", [*BAD_DATA, "stream"])
 def test_bad_data_are_refused_before_anything_is_touched(tmp_path, case):
-    data, message = (Stream(), "cannot be wound back") if case == "stream" else BAD_DATA[case]
+    data, message = (Stream(), "an iterable gives batches") if case == "stream" else BAD_DATA[case]
     with pytest.raises(FactorankError, match=message):
         train(make(), data, steps=2, batch_size=1, device="cpu", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

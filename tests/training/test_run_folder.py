@@ -252,7 +252,7 @@ def test_a_constant_run_can_be_made_longer(tmp_path):
 OTHERS = {
     "lr": ({"lr": 1.0}, "lr is 0.01 there and 1.0 here"),
     "batch": ({"batch_size": 10}, "batch_size is 12 there and 10 here"),
-    "steps": ({"steps": 5}, "steps is 4 there and 5 here"),
+    "steps": ({"steps": 3}, "steps is 4 there and 3 here"),
     "seed": ({"seed": 5}, "seed is 0 there and 5 here"),
     "held-out": ({"held_out": 0.5}, "data.rows is 60 there and 30 here"),
     "new run": ({"resume": False}, "holds a run already"),

@@ -16,7 +16,7 @@ def test_options_are_the_settings():
     """The options of the signature and the fields of the settings are one list."""
     names = [field.name for field in fields(TrainSettings)]
     parameters = inspect.signature(train).parameters
-    assert list(parameters) == ["model", "data", "settings", "held_out", "watch", *names]
+    assert list(parameters) == ["model", "data", "settings", "held_out", "watch", "callbacks", *names]
     for name in names:
         assert f"\n        {name}: " in train.__doc__
     assert parameters["lr"].default == TrainSettings(steps=1).lr

@@ -8,6 +8,7 @@ from factorank.training.optimizers.adamw import TorchUpdate, trained_weights
 from factorank.training.optimizers.average import Average
 from factorank.training.optimizers.fused import FusedUpdate
 from factorank.training.optimizers.muon import Muon, hidden_matrices
+from factorank.training.optimizers.own import OwnUpdate
 from factorank.training.settings import TrainSettings
 
 Update = TorchUpdate | FusedUpdate
@@ -22,8 +23,10 @@ def make_update(
     captured: bool,
     alone: bool,
 ) -> Update:
-    """Muon, AdamW as one kernel where that runs, or torch's AdamW; ``captured`` for a CUDA graph."""
+    """The user's, Muon, AdamW as one kernel where that runs, or torch's; ``captured`` for a CUDA graph."""
     named = trained_weights(model)
+    if not isinstance(settings.optimizer, str):
+        return OwnUpdate(named, settings, average, model)
     if settings.optimizer == "muon":
         return Muon(named, hidden_matrices(model), device, settings, average, capturable=captured)
     if dispatch.fuses_update([weight for _, weight in named], captured=captured, alone=alone):

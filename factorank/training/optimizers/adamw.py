@@ -39,6 +39,7 @@ class TorchUpdate:
             {"params": [w for w in self.weights if not decays(w)], "weight_decay": 0.0},
         ]
         self.optimizer: Any  # Fabric wraps it for several processes
+        self._bare: torch.optim.Optimizer
         self._bare = self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]] or groups[:1],
             lr=self._lr,
