@@ -1,8 +1,8 @@
 """Rows shared out to threads, for compiled loops that hold no lock."""
 
 import functools
-import itertools
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,17 +14,38 @@ import torch
 def in_threads(
     kernel: Callable[[Any, Any], Any], rows: np.ndarray, out: np.ndarray, parts: int
 ) -> list[tuple[int, Any]]:
-    """Run ``kernel(rows, out)`` on ``parts`` slices of the rows, or on fewer if torch has fewer threads.
+    """Run ``kernel(rows, out)`` on ``parts`` slices of the rows, or one for each row if there are fewer.
 
-    Returns the first row of each slice and what the kernel returned for it, in order.
+    The threads, as many as torch has, take slices until none is left. The calling thread is one of them and
+    waits for no thread that has not begun: other work, such as torch's own threads that wait for theirs, may
+    keep it from waking in time. Returns the first row of each slice and what the kernel returned, in order.
     """
-    parts = max(1, min(torch.get_num_threads(), len(rows), parts))
-    if parts == 1:
+    parts = max(1, min(len(rows), parts))
+    threads = min(torch.get_num_threads(), parts)
+    if threads == 1:
         return [(0, kernel(rows, out))]
     bounds = [len(rows) * i // parts for i in range(parts + 1)]
-    slices = [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
-    others = [_pool().submit(kernel, rows[part], out[part]) for part in slices[1:]]
-    results = [kernel(rows[slices[0]], out[slices[0]]), *(other.result() for other in others)]
+    results: list[Any] = [None] * parts
+    left, lock = iter(range(parts)), threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                part = next(left, None)
+            if part is None:
+                return
+            results[part] = kernel(
+                rows[bounds[part] : bounds[part + 1]], out[bounds[part] : bounds[part + 1]]
+            )
+
+    helpers = [_pool().submit(work) for _ in range(threads - 1)]
+    try:
+        work()
+    finally:
+        failed = [helper.exception() for helper in helpers if not helper.cancel()]
+    for error in failed:
+        if error is not None:
+            raise error
     return list(zip(bounds, results, strict=False))
 
 

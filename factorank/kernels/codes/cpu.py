@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.kernels.codes import lists, sets
+from factorank.kernels.codes import lists, sets, trees
 from factorank.kernels.codes.bits import WORD
 from factorank.kernels.codes.table import NO_FAULT, OPERATIONS, Walk
 from factorank.kernels.threads import in_threads
 
-GRAIN = 1 << 15
-"""Elements that a thread should have at least: waking one costs tens of microseconds."""
+GRAIN = 1 << 16
+"""Elements that a thread takes at a time: some ten microseconds of work, as long as it takes to wake it."""
 
 
 def transform(rows: Tensor, name: str) -> tuple[Tensor, Tensor]:
@@ -53,9 +53,11 @@ def _kernel(name: str, n: int) -> Callable[[Any, Any], int]:
     counts = walk is Walk.COUNT
     if n <= WORD:
         kernel = sets.count_word if counts else sets.select_word
+    elif n <= sets.ABREAST_LIMIT or (name == "decode-insertion" and n <= sets.BITSET_LIMIT):
+        kernel = sets.count_abreast if counts else sets.select_abreast
     elif n <= sets.BITSET_LIMIT:
         kernel = sets.count_bitset if counts else sets.select_bitset
     else:
-        kernel = sets.count_tree if counts else sets.select_tree
+        kernel = trees.count_tree if counts else trees.select_tree
     form = (0,) * OPERATIONS[name].form  # the length of a tuple is a constant to numba
     return lambda rows, out: kernel(rows, out, form)
