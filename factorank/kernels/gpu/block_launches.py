@@ -12,8 +12,10 @@ from factorank.kernels.gpu.attention import attention_forward
 
 TILE, COLUMNS, CHUNK, WARPS, STAGES = 64, 64, 64, 4, 3
 """Of a tile of a product: tokens, columns, how much of the inner dimension is loaded at once, warps."""
-ROW_TILE, ROW_WARPS = 32, 2
+ROW_TILE, ROW_CHUNK, ROW_WARPS, ROW_STAGES = 32, 64, 2, 3
 """The same where a tile is as wide as the stream."""
+LISTS = ((5, 16, 4), (10, 32, 2), (64, 64, 4))
+"""Of a tile of whole lists: the longest list that it is for, tokens, warps."""
 EPS = 1e-5
 """Of the norms, as torch has it."""
 
@@ -27,8 +29,7 @@ class Launches:
     ) -> None:  # fmt: skip
         rows, n, self.width = x.shape
         head = self.width // heads
-        # Tokens of a tile of whole lists, and the warps that share it.
-        block, self.list_warps = (16, 4) if n <= 5 else (32, 2) if n <= 10 else (64, 4)
+        block, self.list_warps = next(tile[1:] for tile in LISTS if n <= tile[0])
         self.heads, self.tokens, self.keep, self.scale = heads, tokens, keep, head**-0.5
         self.unused = x  # stands for pointers that a kernel does not read
         self.present = self.unused if present is None else present
@@ -38,7 +39,7 @@ class Launches:
         self.lists = {"N": n, "WIDTH": self.width, "HEAD": head, "BLOCK": block, "CAUSAL": causal}
         self.lists |= {"MASKED": present is not None}
         self.rows = {"BLOCK": ROW_TILE, "WIDTH": self.width, "num_warps": ROW_WARPS}
-        self.rows_of_product = self.rows | {"CHUNK": CHUNK, "num_stages": STAGES}
+        self.rows_of_product = self.rows | {"CHUNK": ROW_CHUNK, "num_stages": ROW_STAGES}
         self.product = {"BLOCK": TILE, "COLUMNS": COLUMNS, "CHUNK": CHUNK, "WIDTH": self.width}
         self.product |= {"num_warps": WARPS, "num_stages": STAGES}
 
