@@ -9,7 +9,7 @@ from factorank.kernels.codes.sets import choice, meet, put_count, put_taken, tak
 
 
 @jit
-def count_tree(rows: Any, out: Any, form: Any) -> int:
+def count_tree(rows: Any, out: Any, form: Any) -> Any:
     n = u64(rows.shape[1])
     words = np.empty((rows.shape[1] + WORD - 1) // WORD, np.uint64)
     tree = np.empty(len(words) + 1, np.int64)  # Fenwick, 1-based: the members of whole words
@@ -32,7 +32,7 @@ def count_tree(rows: Any, out: Any, form: Any) -> int:
 
 
 @jit
-def select_tree(codes: Any, out: Any, form: Any) -> int:
+def select_tree(codes: Any, out: Any, form: Any) -> Any:
     n = u64(codes.shape[1])
     size = (codes.shape[1] + WORD - 1) // WORD
     words = np.empty(size, np.uint64)
