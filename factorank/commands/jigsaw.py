@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
+from factorank.commands._jigsaw_photographs import eval_photographs
+from factorank.commands._jigsaw_solve import JigsawSolve, check_nfes, parse_grid
 from factorank.commands._options import Unmask, check_least, option_name, options_for
 from factorank.commands._processes import first_process, say
 from factorank.commands._text import command_line, counted, percent, table
 from factorank.errors import FactorankError
 
 if TYPE_CHECKING:
-    from factorank.jigsaw import JigsawSetting, Pictures
+    from factorank.jigsaw import Pictures
 
 
 @dataclass(kw_only=True)
@@ -130,12 +132,24 @@ class JigsawTrain(ScoringOptions):
 
 @dataclass(kw_only=True)
 class JigsawEval(ScoringOptions):
-    """Score a trained model on test puzzles."""
+    """Score a trained model on test puzzles.
+
+    With --pictures and no RUN it is the model for photographs, on every picture of the folder.
+    """
 
     model: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
-    """The folder of a run; needed unless weights for --grid come with the package."""
-    grid: int | None = None
-    """Pieces in a row, for a model that comes with the package."""
+    """The folder of a run, or of a model for photographs; one that comes with the package unless given."""
+    grid: str | None = None
+    """Pieces in a row, for a model that comes with the package; also rows and columns, such as 6x9, for
+    photographs."""
+    turned: tyro.conf.FlagCreatePairsOff[bool] = False
+    """For photographs: turn the pieces by quarter turns."""
+    missing: float = 0.0
+    """For photographs: the share of the pieces that are taken away."""
+    piece: int | None = None
+    """For photographs: scale pictures so that a piece has this many pixels in a row."""
+    scrambles: int = 3
+    """For photographs: how often each is scrambled."""
     beam: int | None = None
     """For autoregressive models: how many solutions the search keeps; 8 unless given."""
     out: Path | None = None
@@ -146,12 +160,24 @@ class JigsawEval(ScoringOptions):
 
         from factorank.experiments.jigsaw import Scoring, score
         from factorank.experiments.record import provenance, write_results
-        from factorank.jigsaw import load_any, setting_of, shipped_models
+        from factorank.jigsaw import PhotographModel, load_any, setting_of, shipped_models
         from factorank.jigsaw.model import pieces_of
 
         if self.model is None and self.grid is None:
             raise FactorankError("give the folder of a run, or --grid for a shipped model")
-        model = load_any(self.grid, self.model).to("cuda" if torch.cuda.is_available() else "cpu")
+        grid = None if self.grid is None else parse_grid(self.grid)
+        if self.pictures is not None and (self.model is None or PhotographModel.is_in(self.model)):
+            from factorank.jigsaw.photographs.puzzles import Task
+
+            task = Task(grid or (4, 4), self.turned, self.missing, self.piece)
+            options: dict[str, Any] = {"weights": self.model, "scrambles": self.scrambles, "most": self.most}
+            return eval_photographs(self.pictures, task, **options, out=self.out)
+        if self.turned or self.missing or self.piece is not None:
+            raise FactorankError("--turned, --missing and --piece are for the model for photographs")
+        if grid is not None and grid[0] != grid[1]:
+            raise FactorankError(f"models of one grid solve square puzzles, not --grid {self.grid}")
+        side = None if grid is None else grid[0]
+        model = load_any(side, self.model).to("cuda" if torch.cuda.is_available() else "cpu")
         chosen = setting_of(model, self.model or shipped_models()[pieces_of(model).grid])
         check_nfes(self.nfe, chosen)
         if self.beam is not None and chosen.method == "factorank" and chosen.objective == "masked":
@@ -167,78 +193,10 @@ class JigsawEval(ScoringOptions):
         return 0
 
 
-@dataclass(kw_only=True)
-class JigsawSolve:
-    """Make a puzzle of a picture, solve it, and draw it: scrambled, solved, and as it was."""
-
-    picture: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="PICTURE")]
-    """Any picture; its middle square is used."""
-    grid: int | None = None
-    """Pieces in a row; 4 unless given, or what the model in --weights solves."""
-    weights: Path | None = None
-    """The folder of a run; needed unless weights for the grid come with the package."""
-    nfe: int | None = None
-    """Network evaluations, 1 unless given; others are for models that were trained with --masks any."""
-    seed: int = 0
-    """Decides how the pieces are scrambled."""
-    out: Path | None = None
-    """The picture to write, by its suffix .png, .jpg or .pdf; PICTURE-solved.png here unless given."""
-
-    def run(self) -> int:
-        from factorank.data.pictures import read_picture
-        from factorank.figures import puzzle_figure
-        from factorank.jigsaw import load, setting_of, solve
-
-        grid = self.grid if self.grid is not None or self.weights is not None else 4
-        if grid is not None and grid < 2:
-            raise FactorankError(f"a puzzle has at least 2 pieces in a row, not --grid {grid}")
-        if not 0 <= self.seed < 2**63:
-            raise FactorankError(f"--seed is from 0 to 2**63 - 1, not {self.seed}")
-        if not self.picture.exists():
-            raise FactorankError(f"there is no picture {self.picture}")
-        out = self.out if self.out is not None else Path(f"{self.picture.stem}-solved.png")
-        check_out(out, self.picture)
-        read_picture(self.picture)  # its errors come before those of the model
-        model = load(grid, self.weights)
-        if self.nfe is not None:
-            check_nfes((self.nfe,), setting_of(model))
-        answer = solve(self.picture, model=model, nfe=self.nfe, seed=self.seed)
-        rows, columns = answer.grid
-        puzzle_figure(answer, out)
-        print(f"{self.picture}, {rows}×{columns}: {answer.summary}\ndrawn to {out}")
-        return 0
-
-
 class Jigsaw:
     """Solve jigsaw puzzles: train a model on CIFAR-10, score it, or solve one made of your picture."""
 
     actions: ClassVar = {"train": JigsawTrain, "eval": JigsawEval, "solve": JigsawSolve}
-
-
-def check_nfes(nfes: tuple[int, ...], chosen: "JigsawSetting") -> None:
-    """Refuse numbers of evaluations before anything is trained."""
-    if not nfes:
-        raise FactorankError("--nfe takes one number of evaluations or more")
-    if outside := [nfe for nfe in nfes if not 1 <= nfe <= chosen.n]:
-        raise FactorankError(f"--nfe is from 1 to {chosen.n} for this grid, not {outside[0]}")
-    if not set(nfes) - {1}:
-        return
-    if chosen.method != "factorank" or chosen.objective != "masked":
-        raise FactorankError("--nfe is for masked models; this one takes as many evaluations as it needs")
-    if chosen.masks_used == "all":
-        raise FactorankError("others than --nfe 1 are for those trained with --masks any; this was not")
-
-
-def check_out(out: Path, picture: Path) -> None:
-    """Refuse a place for a picture where none can be written, or the picture itself is."""
-    if out.is_dir():
-        raise FactorankError(f"--out {out} is a folder; give the name of a picture")
-    if not out.parent.is_dir():
-        raise FactorankError(f"there is no folder {out.parent} for --out {out}")
-    if out.suffix.lower() not in (".png", ".jpg", ".jpeg", ".pdf"):
-        raise FactorankError(f"the picture is written as .png, .jpg or .pdf, not --out {out}")
-    if out.exists() and out.samefile(picture):
-        raise FactorankError(f"--out {out} is the picture itself, which would be lost; choose another name")
 
 
 def scores_table(rows: list[dict[str, Any]]) -> str:

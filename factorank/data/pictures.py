@@ -24,6 +24,11 @@ SIDE_READ = 4096
 """A JPEG whose shorter side is at least twice this is read at a fraction: no puzzle shows more."""
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"}
 """The suffixes of files in a folder that are read as pictures."""
+FORMATS = (
+    *("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF"),
+    *("ICO", "ICNS", "TGA", "PCX", "SGI", "PSD", "DDS", "QOI"),
+)
+"""The formats that are read, whatever a file is called: those that Pillow decodes itself."""
 DAMAGED = (SyntaxError, ValueError, TypeError, LookupError, EOFError, OverflowError, struct.error)
 """What Pillow raises for damaged files, besides ``OSError``."""
 NAMED = 5
@@ -85,13 +90,23 @@ def resized(picture: np.ndarray, side: int) -> np.ndarray:
     return np.array(image.resize((side, side), module.Resampling.LANCZOS))
 
 
-def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
-    """Every picture under a folder, sorted by name, as squares: uint8 ``(pictures, side, side, 3)``.
+def at_most(picture: np.ndarray, longest: int) -> np.ndarray:
+    """A picture scaled down so that no side is longer; as it is if it is smaller."""
+    height, width = picture.shape[:2]
+    if max(height, width) <= longest:
+        return picture
+    module = _pillow().Image
+    scale = longest / max(height, width)
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    return np.array(module.fromarray(picture).resize(size, module.Resampling.LANCZOS, reducing_gap=2.0))
+
+
+def picture_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The pictures under a folder, sorted by name.
 
     A picture has one of the suffixes :data:`SUFFIXES`. Hidden files and hidden folders are skipped: they are
-    previews and notes of other programs. A single error names the pictures that cannot be read.
+    previews and notes of other programs.
     """
-    _pillow()
     top = Path(folder)
     if not top.exists():
         raise FactorankError(f"there is no folder {folder}")
@@ -106,6 +121,16 @@ def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
     if not paths:
         endings = ", ".join(sorted(SUFFIXES))
         raise FactorankError(f"{folder} has no pictures: no file in it, hidden ones aside, ends in {endings}")
+    return paths
+
+
+def read_folder(folder: str | os.PathLike[str], side: int) -> Tensor:
+    """Every picture under a folder (:func:`picture_files`) as squares: uint8 ``(pictures, side, side, 3)``.
+
+    A single error names the pictures that cannot be read.
+    """
+    _pillow()
+    top, paths = Path(folder), picture_files(folder)
     squares, broken = [], []
     for path in paths:
         try:
@@ -129,12 +154,14 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     Pillow's limit stays set.
     """
     module = _pillow().Image
+    module.init()
+    formats = [name for name in FORMATS if name in module.OPEN]
     try:
-        return module.open(path)
+        return module.open(path, formats=formats)
     except module.DecompressionBombError:
         with open(path, "rb") as file:
             start = file.read(16)
-        for reader, accepts in [module.OPEN[name] for name in module.ID]:
+        for reader, accepts in [module.OPEN[name] for name in formats]:
             accepted = accepts is not None and accepts(start)
             if accepted and not isinstance(accepted, str):  # a string says why it is not accepted
                 with suppress(SyntaxError, IndexError, TypeError, struct.error):  # not of this kind after all

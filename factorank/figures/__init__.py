@@ -3,13 +3,14 @@
 from factorank.errors import FactorankError
 from factorank.figures.cyclic import curve_figure, cyclic_figure
 from factorank.figures.drawing import AnyPath
-from factorank.figures.jigsaw import jigsaw_figure, puzzle_figure
+from factorank.figures.jigsaw import jigsaw_figure
+from factorank.figures.puzzles import solution_picture, steps_animation
 from factorank.figures.rerank import calibration_figure, rerank_figure
 from factorank.figures.speed import codes_figure, speed_figure
 from factorank.figures.votes import fit_figure, votes_figure, votes_means
 from factorank.files import read_json_lines
 
-__all__ = ["FIGURES", "draw", "fit_figure", "puzzle_figure", "votes_means"]
+__all__ = ["FIGURES", "draw", "fit_figure", "solution_picture", "steps_animation", "votes_means"]
 
 FIGURES = {
     "cyclic": cyclic_figure,

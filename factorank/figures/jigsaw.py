@@ -1,4 +1,4 @@
-"""The figures of the jigsaw experiment: one solved puzzle, and the methods against the grid."""
+"""The figure of the jigsaw experiment: the methods against the grid."""
 
 from typing import Any
 
@@ -16,33 +16,6 @@ COLUMNS = {
     "pieces_identical": ("pieces right (%)", 100),
     "per_second": ("puzzles a second", 1),
 }
-
-
-def puzzle_figure(answer: Any, path: AnyPath) -> None:
-    """Three panels of a solved puzzle, a :class:`factorank.jigsaw.Answer`: the scrambled pieces, the solution
-    with wrong slots framed and crossed out, and the truth."""
-    figure, ((*axes,),) = panels(1, 3, 12, 4.5)
-    from matplotlib.patches import Rectangle
-
-    pictures = {"scrambled": answer.scrambled, "solution": answer.picture, "truth": answer.truth}
-    grid, side = answer.grid[0], len(answer.truth)
-    size = side / grid
-    for axis, (title, picture) in zip(axes, pictures.items(), strict=True):
-        axis.imshow(picture, interpolation="nearest" if side < 256 else "antialiased")
-        axis.set(title=title, xticks=[], yticks=[])
-        for line in range(1, grid):
-            for draw in (axis.axhline, axis.axvline):  # white on dark pictures, dark on white ones
-                draw(line * size - 0.5, color="0.3", linewidth=1.6, alpha=0.4)
-                draw(line * size - 0.5, color="white", linewidth=0.8, alpha=0.8)
-    for slot in answer.wrong:
-        left, top = slot % grid * size - 0.5, slot // grid * size - 0.5
-        frame = Rectangle((left, top), size, size, edgecolor="red", facecolor="none", linewidth=2.5)
-        axes[1].add_patch(frame)
-        for ends in ([top, top + size], [top + size, top]):
-            axes[1].plot([left, left + size], ends, color="red", linewidth=1.2)
-    axes[1].set(xlim=(-0.5, side - 0.5), ylim=(side - 0.5, -0.5))
-    figure.suptitle(answer.summary, fontsize=11)
-    save(figure, path)
 
 
 def jigsaw_figure(results: AnyPath, path: AnyPath) -> None:

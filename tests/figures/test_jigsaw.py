@@ -8,39 +8,8 @@ import pytest
 from PIL import Image
 
 import factorank as fr
-from factorank.figures import draw, jigsaw_figure, puzzle_figure
-from factorank.figures.jigsaw import _one_code_a_grid
-
-
-def answer(side, grid, wrong):
-    """What the figure shows of an answer, in plain grey."""
-    grey = np.full((side, side, 3), 128, dtype=np.uint8)
-    pictures = {"scrambled": grey, "picture": grey, "truth": grey}
-    return SimpleNamespace(**pictures, grid=(grid, grid), wrong=wrong, summary="a summary")
-
-
-def test_wrong_pieces_are_marked_and_only_those(tmp_path):
-    """A grey picture: whatever is red in the figure is a mark, and lies in the panel of the solution."""
-    red = {}
-    for name, wrong in (("none", []), ("one", [0]), ("all", [0, 1, 2, 3])):
-        path = tmp_path / f"{name}.png"
-        puzzle_figure(answer(60, 2, wrong), path)
-        pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)
-        red[name] = (pixels[..., 0] > 200) & (pixels[..., 1] < 60) & (pixels[..., 2] < 60)
-    assert red["none"].sum() == 0
-    assert 0 < red["one"].sum() < red["all"].sum()
-    columns = red["all"].any(0).nonzero()[0] / red["all"].shape[1]
-    assert columns.min() > 1 / 3 - 0.02
-    assert columns.max() < 2 / 3 + 0.02
-    corner = red["one"].nonzero()  # slot 0 is the upper left one
-    assert (corner[1] / red["one"].shape[1]).max() < 0.52
-
-
-@pytest.mark.parametrize("suffix", ["png", "pdf", "jpg"])
-def test_formats(suffix, tmp_path):
-    path = tmp_path / f"a.{suffix}"
-    puzzle_figure(answer(6, 3, [4]), path)
-    assert path.stat().st_size > 1000
+from factorank.figures import draw
+from factorank.figures.jigsaw import _one_code_a_grid, jigsaw_figure
 
 
 def row(method="factorank", code="lehmer", objective="masked", **more):
@@ -90,7 +59,13 @@ def test_results_are_drawn(tmp_path):
         jigsaw_figure(results, tmp_path / "other.png")
 
 
+def results_of(folder):
+    path = folder / "jigsaw.jsonl"
+    path.write_text(json.dumps(row()) + "\n")
+    return path
+
+
 def test_a_format_that_is_not_there(tmp_path):
     with pytest.raises(fr.FactorankError, match=r"a.xyz: Format 'xyz' is not supported"):
-        puzzle_figure(answer(6, 3, []), tmp_path / "a.xyz")
-    assert list(tmp_path.iterdir()) == []
+        jigsaw_figure(results_of(tmp_path), tmp_path / "a.xyz")
+    assert [path.name for path in tmp_path.iterdir()] == ["jigsaw.jsonl"]

@@ -1,0 +1,139 @@
+"""The model for photographs: the network, how sure it is, its files, and what it does with puzzles."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from factorank.errors import FactorankError
+from factorank.files import folder_made_whole
+from factorank.jigsaw.photographs.certainty import Certainty
+from factorank.jigsaw.photographs.network import PhotographNetwork
+from factorank.jigsaw.photographs.solving import Evidence, Placed, read_pieces, settle
+from factorank.jigsaw.photographs.views import views_of
+
+FORMAT = "factorank-photographs-1"
+WEIGHTS = Path(__file__).parents[2] / "weights" / "photographs"
+LARGEST = 400
+"""The most pieces of a puzzle: those of 20×20."""
+
+Mapper = Callable[[Callable[[Evidence], Placed], Iterable[Evidence]], Iterable[Placed]]
+
+
+@dataclass(frozen=True, eq=False)
+class PhotographModel:
+    """One model for puzzles of any grid."""
+
+    network: PhotographNetwork
+    certainty: Certainty = field(default_factory=Certainty)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the network has learned."""
+        return sum(weight.numel() for weight in self.network.parameters())
+
+    def solve(
+        self,
+        puzzles: Sequence[Tensor],
+        grid: tuple[int, int],
+        *,
+        turned: bool = False,
+        search: bool = True,
+        workers: Mapper = map,
+    ) -> list[Placed]:
+        """Solve puzzles, each uint8 ``(n, height, width, 3)`` with the same n, in one evaluation.
+
+        With ``turned`` pieces may lie in any of four ways; they are square then. With fewer pieces than
+        slots, some slots stay empty. Without ``search`` the assignment of one evaluation is the answer.
+        """
+        work = partial(settle, certainty=self.certainty, search=search)
+        placed = list(workers(work, read_pieces(self.network, puzzles, grid, turned=turned)))
+        if not turned:
+            return placed
+        if grid[0] != grid[1]:
+            # The first piece lies as the picture does, or across it.
+            across = [torch.rot90(pieces, -1, (1, 2)) for pieces in puzzles]
+            others = list(workers(work, read_pieces(self.network, across, grid, turned=True)))
+            placed = [
+                max(first, replace(second, turns=(second.turns + 1) % 4), key=lambda each: each.score)
+                for first, second in zip(placed, others, strict=True)
+            ]
+        return [self._upright(pieces, each, grid) for pieces, each in zip(puzzles, placed, strict=True)]
+
+    @torch.no_grad()
+    def _upright(self, pieces: Tensor, placed: Placed, grid: tuple[int, int]) -> Placed:
+        """The solution turned as a whole the way it most likely stands."""
+        device = next(self.network.parameters()).device
+        content = self.network.look(views_of(pieces.to(device)).turned)
+        turns = torch.from_numpy(placed.turns).to(device)
+        ways = (turns[:, None] + torch.arange(4, device=device)) % 4
+        lying = content[torch.arange(len(turns), device=device)[:, None], ways]
+        slots = torch.from_numpy(placed.slots).to(device)
+        logits = self.network.way_up_logits(lying, slots, grid)
+        if grid[0] != grid[1]:
+            logits[1::2] = -torch.inf
+        return turned_whole(placed, grid, int(logits.argmax()))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the weights in bfloat16, and what they are, to a folder that appears whole."""
+        weights = {
+            name: value.to(torch.bfloat16).cpu().contiguous()
+            for name, value in self.network.state_dict().items()
+        }
+        config = {"format": FORMAT, "network": self.network.options, "certainty": asdict(self.certainty)}
+        with folder_made_whole(Path(folder)) as aside:
+            save_file(weights, aside / "model.safetensors")
+            (aside / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str] | None = None) -> "PhotographModel":
+        """The model in a folder, or the one that ships with the package; on the CPU in float32."""
+        return _shipped() if folder is None else _read(Path(folder))
+
+    @staticmethod
+    def is_in(folder: str | os.PathLike[str]) -> bool:
+        """Whether a folder holds a model for photographs."""
+        try:
+            config = json.loads((Path(folder) / "config.json").read_bytes())
+            return bool(config["format"] == FORMAT)
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+
+
+def turned_whole(placed: Placed, grid: tuple[int, int], turns: int) -> Placed:
+    """A solution turned clockwise as a whole; an odd number of turns is for square grids."""
+    slots = placed.slots
+    for _ in range(turns % 4):
+        rows, columns = grid
+        down, right = np.divmod(slots, columns)
+        slots, grid = right * rows + rows - 1 - down, (columns, rows)
+    return replace(placed, slots=slots, turns=(placed.turns + turns) % 4)
+
+
+@cache
+def _shipped() -> PhotographModel:
+    return _read(WEIGHTS)
+
+
+def _read(folder: Path) -> PhotographModel:
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError) as error:
+        raise FactorankError(f"{folder} holds no model for photographs: {error}") from None
+    if config.get("format") != FORMAT:
+        raise FactorankError(
+            f"{folder} holds no model for photographs: its format is {config.get('format')!r}"
+        )
+    network = PhotographNetwork(**config["network"])
+    weights = load_file(folder / "model.safetensors")
+    network.load_state_dict({name: value.float() for name, value in weights.items()})
+    certainty = {name: tuple(values) for name, values in config["certainty"].items()}
+    return PhotographModel(network.eval(), Certainty(**certainty))

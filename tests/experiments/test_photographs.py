@@ -1,0 +1,44 @@
+"""The experiment on photographs, at a small size."""
+
+import json
+
+from factorank.experiments.photographs import fit_certainty, measure, puzzles_of
+from factorank.jigsaw import PhotographModel
+from factorank.jigsaw.photographs.puzzles import Task
+from tests.jigsaw.photographs.small import photograph, small_model
+
+PICTURES = [photograph(60, 80, seed) for seed in range(3)]
+TASKS = [Task((2, 3)), Task((2, 2), turned=True), Task((2, 3), missing=0.2), Task((2, 2), piece=9)]
+
+
+def test_rows_of_every_task_and_method():
+    rows = list(measure(small_model(), PICTURES, TASKS, scrambles=2))
+    assert [(row["method"], row["search"]) for row in rows[:3]] == [
+        ("factorank", False),
+        ("factorank", True),
+        ("edge-compatibility", False),
+    ]
+    assert len(rows) == 3 + 2 + 2 + 3
+    for row in rows:
+        assert row["puzzles"] == 6
+        assert 0 <= row["solved_identical_low"] <= row["solved_identical"] <= row["solved_identical_high"] <= 1
+        assert 0 <= row["pieces_identical"] <= 1
+        json.dumps(row, allow_nan=False)
+    edges = rows[2]
+    assert edges["solved_identical"] == 1
+    assert edges["parameters"] is None
+    assert "stated" not in edges
+    assert rows[3]["solved_identical_up_to_turn"] >= rows[3]["solved_identical"]
+
+
+def test_puzzles_are_the_same_at_every_call_and_differ_between_scrambles():
+    first, again = (puzzles_of(PICTURES, Task((2, 3)), 2) for _ in range(2))
+    assert [p.slots.tolist() for p in first] == [p.slots.tolist() for p in again]
+    assert first[0].slots.tolist() != first[3].slots.tolist()
+
+
+def test_certainty_is_fitted_to_held_out_puzzles():
+    model = small_model()
+    certainty = fit_certainty(model, PICTURES, TASKS, scrambles=2)
+    rows = list(measure(PhotographModel(model.network, certainty), PICTURES, TASKS[:1], methods=("law",)))
+    assert 0 <= rows[0]["stated"] <= 1
