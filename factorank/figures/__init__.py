@@ -4,6 +4,7 @@ from factorank.errors import FactorankError
 from factorank.figures.cyclic import curve_figure, cyclic_figure
 from factorank.figures.drawing import AnyPath
 from factorank.figures.jigsaw import jigsaw_figure
+from factorank.figures.photographs import photographs_figure
 from factorank.figures.puzzles import solution_picture, steps_animation
 from factorank.figures.rerank import calibration_figure, rerank_figure
 from factorank.figures.speed import codes_figure, speed_figure
@@ -17,6 +18,7 @@ FIGURES = {
     "cyclic-curve": curve_figure,
     "codes": codes_figure,
     "jigsaw": jigsaw_figure,
+    "photographs": photographs_figure,
     "rerank": rerank_figure,
     "rerank-calibration": calibration_figure,
     "speed": speed_figure,

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.datasets import load_sample_image
 
 import factorank as fr
 from factorank.experiments import jigsaw
@@ -70,6 +71,69 @@ def test_train_eval_and_solve(folder, run, tmp_path, monkeypatch):
     assert (tmp_path / "3-solved.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.fixture
+def flower(tmp_path):
+    """A photograph on its side, as a phone stores one that was held upright."""
+    photograph = Image.fromarray(load_sample_image("flower.jpg")).resize((320, 214))
+    exif = photograph.getexif()
+    exif[0x0112] = 6
+    lying = photograph.transpose(Image.Transpose.ROTATE_90)
+    lying.save(tmp_path / "flower.jpg", exif=exif, quality=95)
+    return tmp_path / "flower.jpg"
+
+
+def test_solve_a_photograph_at_any_grid(flower, run, tmp_path):
+    code, out, err = run("jigsaw", "solve", flower, "--grid", "3x5", "--steps", "a.gif")
+    assert code == 0, err
+    assert "flower.jpg, 3×5: all 15 pieces right, probability of the solution " in out
+    assert "drawn to flower-solved.png\nrevealed step by step in a.gif" in out
+    assert size_of(tmp_path / "flower-solved.png") == (320, 213)
+    with Image.open(tmp_path / "a.gif") as film:
+        assert film.n_frames > 15
+    code, out, err = run("jigsaw", "solve", flower, "--grid", "3", "--turned", "--out", "b.jpg")
+    assert code == 0, err
+    assert size_of(tmp_path / "b.jpg") == (213, 213)
+
+
+def size_of(path):
+    with Image.open(path) as image:
+        return image.size
+
+
+def test_solve_pieces_in_files(flower, run, tmp_path):
+    """Their names do not help, and one is missing."""
+    photograph = np.asarray(Image.open(flower).convert("RGB").transpose(Image.Transpose.ROTATE_270))
+    (tmp_path / "puzzle").mkdir()
+    for name, (y, x) in zip("hbdagcfe", list(np.ndindex(3, 3))[1:], strict=True):
+        part = photograph[70 * y : 70 * (y + 1), 100 * x : 100 * (x + 1)]
+        Image.fromarray(part).save(tmp_path / "puzzle" / f"{name}.png")
+    code, out, err = run("jigsaw", "solve", "--pieces", "puzzle", "--grid", "3")
+    assert code == 0, err
+    assert "puzzle, 3×3: 1 of 9 slots empty, probability of the solution " in out
+    drawn = np.asarray(Image.open(tmp_path / "puzzle-solved.png"))
+    assert drawn.shape == (210, 300, 3)
+    assert (drawn[:70, :100] == 128).all()
+    Image.new("RGB", (9, 9)).save(tmp_path / "puzzle" / "z.png")
+    code, _, err = run("jigsaw", "solve", "--pieces", "puzzle", "--grid", "3")
+    assert code == 2
+    assert "z.png: a piece of 9×9 pixels, but most have 100×70; all pieces have one size" in err
+
+
+def test_eval_the_model_for_photographs(flower, run, tmp_path):
+    (tmp_path / "some").mkdir()
+    flower.rename(tmp_path / "some" / "flower.jpg")
+    code, out, err = run(
+        "jigsaw", "eval", "--pictures", "some", "--grid", "3x2", "--scrambles", "2", "--out", "rows.jsonl"
+    )
+    assert code == 0, err
+    assert "3×2: 2 puzzles, in percent; identical pieces are equal" in out
+    assert "model loaded in " in out
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [row["method"] for row in rows] == ["factorank", "factorank", "edge-compatibility"]
+    assert (rows[0]["grid"], rows[0]["columns"], rows[0]["puzzles"], rows[0]["data"]) == (3, 2, 2, "some")
+    assert rows[0]["warm_seconds"] > 0
+
+
 def test_a_run_that_its_time_ends_is_finished(folder, run):
     train = ["jigsaw", "train", "--grid", 2, "--width", 16, "--depth", 1, "--batch-size", 8]
     code, out, err = run(*train, "--max-seconds", 0.2, "--pictures", folder)
@@ -120,7 +184,20 @@ def test_a_baseline_is_scored_again(folder, run, tmp_path):
         (["solve", "text.png"], "text.png: not a picture that can be read"),
         (["solve", "picture.png", "--weights", "."], ". is not a run, but holds some: plain, riffle, w"),
         (["eval", "."], ". is not a run, but holds some: plain, riffle, w"),
-        (["solve", "picture.png", "--grid", "9"], "no trained model is shipped for a grid of 9×9 (there are"),
+        (["solve", "picture.png", "--grid", "21"], "a puzzle has 2 to 400 pieces, not 21×21"),
+        (["solve", "picture.png", "--grid", "axb"], "a number such as 8, or rows and columns such as 6x9"),
+        (
+            ["solve", "picture.png", "--weights", "w", "--grid", "2x3"],
+            "solves square puzzles, not --grid 2x3",
+        ),
+        (["solve"], "give a picture, or the --pieces of a puzzle in a folder"),
+        (["solve", "picture.png", "--pieces", "."], "give a picture, or the --pieces of a puzzle"),
+        (["solve", "--pieces", "none"], "there is no folder none"),
+        (["solve", "--pieces", "w"], "w has no pictures"),
+        (["solve", "picture.png", "--steps", "a.png"], "the picture is written as .gif, not --steps a.png"),
+        (["eval", "--grid", "2x3"], "models of one grid solve square puzzles, not --grid 2x3"),
+        (["eval", "--grid", "2", "--turned"], "are for the model for photographs"),
+        (["eval", "--grid", "2", "--pictures", ".", "--scrambles", "0"], "--scrambles is at least 1, not 0"),
         (["solve", "picture.png", "--weights", "w", "--grid", "3"], "solves 2×2 puzzles, not 3×3"),
         (["solve", "picture.png", "--weights", "nowhere"], "nowhere does not hold a factorank model: "),
         (["solve", "picture.png", "--weights", "plain"], "the model in plain does not solve jigsaw puzzles"),
@@ -157,7 +234,7 @@ def test_a_baseline_is_scored_again(folder, run, tmp_path):
         (["solve", "picture.png", "--seed", "-1"], "--seed is from 0 to 2**63 - 1, not -1"),
         (["solve", "picture.png", "--out", "picture.png"], "picture.png is the picture itself"),
         (["solve", "picture.png", "--out", "."], "--out . is a folder"),
-        (["solve", "picture.png", "--out", "a.svg"], "written as .png, .jpg or .pdf, not --out a.svg"),
+        (["solve", "picture.png", "--out", "a.svg"], "written as .png, .jpg, .webp, .pdf, not --out a.svg"),
         (["solve", "picture.png", "--weights", "riffle"], "holds a baseline, riffle-diffusion"),
     ],
 )

@@ -21,7 +21,9 @@ def test_rows_of_every_task_and_method():
     assert len(rows) == 3 + 2 + 2 + 3
     for row in rows:
         assert row["puzzles"] == 6
-        assert 0 <= row["solved_identical_low"] <= row["solved_identical"] <= row["solved_identical_high"] <= 1
+        assert (
+            0 <= row["solved_identical_low"] <= row["solved_identical"] <= row["solved_identical_high"] <= 1
+        )
         assert 0 <= row["pieces_identical"] <= 1
         json.dumps(row, allow_nan=False)
     edges = rows[2]

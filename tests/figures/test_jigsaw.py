@@ -1,11 +1,8 @@
 """The figures of the jigsaw experiment."""
 
 import json
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from PIL import Image
 
 import factorank as fr
 from factorank.figures import draw

@@ -1,18 +1,20 @@
 """A solved puzzle as a picture and as an animation."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from factorank.figures import solution_picture, steps_animation
+from factorank.figures import draw, solution_picture, steps_animation
 from factorank.jigsaw import Answer
 
 
 def answer(slots, chances=None, true_slots=None, grid=(2, 3), side=48):
     """An answer about grey pieces, each of its own shade."""
     n = len(slots)
-    pieces = (40 + 30 * torch.arange(n)).to(torch.uint8).view(n, 1, 1, 1).expand(n, side, side, 3)
+    pieces = (30 + 25 * torch.arange(n)).to(torch.uint8).view(n, 1, 1, 1).expand(n, side, side, 3)
     chances = None if chances is None else torch.tensor(chances, dtype=torch.float64)
     truth = None if true_slots is None else torch.tensor(true_slots)
     return Answer(grid, pieces, torch.tensor(slots), 0.5, truth, piece_probability=chances)
@@ -77,3 +79,23 @@ def test_the_animation_reveals_the_most_certain_pieces_first(tmp_path):
     assert first[:48, :48].mean() > 0.9  # slot 0 holds the surest piece
     assert first[:, 48:].mean() < 0.02
     assert np.abs(frames[-1] - solved.picture).mean() < 3
+
+
+def test_results_on_photographs_are_drawn(tmp_path):
+    common = {"experiment": "photographs", "turned": False, "missing": 0.0, "piece": None}
+    rows = []
+    for method, search in (("factorank", True), ("factorank", False), ("edge-compatibility", False)):
+        for grid in (3, 8):
+            shares = {
+                f"{key}{end}": value
+                for key in ("solved_identical", "pieces_identical")
+                for end, value in (("", 0.9), ("_low", 0.8), ("_high", 0.95))
+            }
+            rows.append(common | {"method": method, "search": search, "grid": grid, "columns": grid} | shares)
+    rows.append(rows[0] | {"turned": True, "solved_identical_up_to_turn": 0.95})
+    rows.append(rows[0] | {"missing": 0.1})
+    rows.append(rows[0] | {"columns": 9})
+    results = tmp_path / "photographs.jsonl"
+    results.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    draw("photographs", results, tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 10_000

@@ -157,9 +157,11 @@ def test_a_picture_is_resized_whole_and_then_cut(tmp_path):
 @pytest.mark.parametrize(
     ("pieces", "grid", "message"),
     [
-        (np.zeros((54, 8, 8, 3), np.uint8), (6, 9), r"for a grid of 6×9 \(there are 2×2, 3×3, 4×4, 5×5\)"),
-        (np.zeros((64, 8, 8, 3), np.uint8), 8, r"for a grid of 8×8 \(there are 2×2, 3×3, 4×4, 5×5\)"),
-        (np.zeros((8, 8, 8, 3), np.uint8), 3, "a 3×3 puzzle has 9 pieces, not 8"),
+        (np.zeros((10, 8, 8, 3), np.uint8), 3, "a 3×3 puzzle has 9 pieces, not 10"),
+        (np.zeros((1, 8, 8, 3), np.uint8), 3, "a 3×3 puzzle has 9 pieces, not 1"),
+        (np.zeros((9, 8, 1, 3), np.uint8), 3, "a piece has at least 2×2 pixels, not 8×1"),
+        (np.zeros((9, 8, 8, 3), np.uint8), 21, "a puzzle has 2 to 400 pieces, not 21×21"),
+        (np.zeros((9, 8, 8, 3), np.uint8), (0, 9), "a puzzle has 2 to 400 pieces, not 0×9"),
         (
             np.zeros((9, 8, 8, 3)),
             3,
@@ -175,3 +177,55 @@ def test_what_solve_refuses(pieces, grid, message, weights):
         fr.jigsaw.solve(pieces, grid)
     with pytest.raises(fr.FactorankError, match="the model solves 2×2 puzzles, not 3×3"):
         fr.jigsaw.solve(pieces, 3, model=load(2, weights))
+
+
+def test_what_else_solve_refuses(weights, tmp_path):
+    with pytest.raises(fr.FactorankError, match="pieces that may be turned are square, not 8×9"):
+        solve(np.zeros((9, 8, 9, 3), np.uint8), 3, turned=True)
+    with pytest.raises(fr.FactorankError, match="the model for photographs takes one evaluation"):
+        solve(np.zeros((9, 8, 8, 3), np.uint8), 3, nfe=2)
+    with pytest.raises(fr.FactorankError, match="a model of one grid solves no puzzles of turned pieces"):
+        solve(np.zeros((4, 8, 8, 3), np.uint8), 2, turned=True, model=load(2, weights))
+    Image.fromarray(np.zeros((9, 30, 3), dtype=np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(fr.FactorankError, match=r"a.png: the picture has 30×9 pixels, too few for 5×5"):
+        solve(tmp_path / "a.png", 5)
+
+
+@pytest.mark.parametrize("grid", [(2, 2), (4, 4), (3, 5), (6, 9)])
+def test_a_photograph_is_solved_at_any_grid(grid, tmp_path):
+    """The whole of it but for a rim, at its own resolution."""
+    photograph = load_sample_image("flower.jpg")
+    Image.fromarray(photograph).save(tmp_path / "a.png")
+    answer = fr.jigsaw.solve(tmp_path / "a.png", grid, seed=2)
+    assert answer.wrong == []
+    assert answer.grid == grid
+    height, width = (length // count * count for length, count in zip(photograph.shape, grid, strict=False))
+    top, left = (photograph.shape[0] - height) // 2, (photograph.shape[1] - width) // 2
+    assert np.array_equal(answer.picture, photograph[top : top + height, left : left + width])
+    again = fr.jigsaw.solve(answer.pieces.numpy(), grid)
+    assert torch.equal(again.slots, answer.slots)
+    assert again.probability == answer.probability
+    assert answer.piece_probability.shape == (grid[0] * grid[1],)
+
+
+def test_turned_pieces_are_put_together_up_to_a_turn_of_the_whole(tmp_path):
+    Image.fromarray(load_sample_image("flower.jpg")).save(tmp_path / "a.png")
+    for grid in ((3, 3), (2, 4)):
+        answer = fr.jigsaw.solve(tmp_path / "a.png", grid, turned=True, seed=1)
+        assert sorted(answer.true_turns.unique().tolist()) == [0, 1, 2, 3]
+        ways = [np.rot90(answer.picture, turn) for turn in range(4)]
+        assert any(np.array_equal(way, answer.truth) for way in ways)
+
+
+def test_slots_of_missing_pieces_stay_empty(tmp_path):
+    Image.fromarray(load_sample_image("flower.jpg")).save(tmp_path / "a.png")
+    whole = fr.jigsaw.solve(tmp_path / "a.png", 4, seed=1)
+    answer = fr.jigsaw.solve(whole.pieces[:-2], 4)
+    assert torch.equal(answer.slots, whole.slots[:-2])
+    assert answer.empty == sorted(whole.slots[-2:].tolist())
+    row, column = divmod(answer.empty[0], 4)
+    height, width = answer.pieces.shape[1:3]
+    assert (
+        answer.picture[row * height : (row + 1) * height, column * width : (column + 1) * width] == 128
+    ).all()
+    assert answer.summary.startswith("2 of 16 slots empty, probability of the solution ")

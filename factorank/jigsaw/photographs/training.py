@@ -14,6 +14,8 @@ from factorank.jigsaw.photographs.matching import Matches
 from factorank.jigsaw.photographs.network import PhotographNetwork, Reading
 
 IGNORED = -100
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+"""What the optimizer keeps of each weight."""
 
 
 def loss_of(network: PhotographNetwork, batch: Batch, kind: Kind) -> tuple[Tensor, dict[str, Tensor]]:
@@ -114,7 +116,12 @@ def train(
     step = 0
     if state is not None:
         network.load_state_dict(state["network"])
-        optimizer.load_state_dict(state["optimizer"])
+        for name, weight in network.named_parameters():
+            if f"{name}:step" in state["moments"]:  # the count of steps stays on the CPU, as torch has it
+                kept = {key: state["moments"][f"{name}:{key}"] for key in MOMENTS}
+                optimizer.state[weight] = {
+                    key: value.to("cpu" if key == "step" else device) for key, value in kept.items()
+                }
         average = {name: value.to(device) for name, value in state["average"].items()}
         step = int(state["step"])
     generator = torch.Generator().manual_seed(seed + 1000 * step)
@@ -123,12 +130,13 @@ def train(
     seen: dict[str, list[float]] = {}
 
     def now() -> dict[str, Any]:
-        return {
-            "network": network.state_dict(),
-            "average": average,
-            "optimizer": optimizer.state_dict(),
-            "step": step,
+        moments = {
+            f"{name}:{key}": optimizer.state[weight][key]
+            for name, weight in network.named_parameters()
+            if weight in optimizer.state
+            for key in MOMENTS
         }
+        return {"network": network.state_dict(), "average": average, "moments": moments, "step": step}
 
     while (gone := time.monotonic() - started) < seconds and (max_steps is None or step - first < max_steps):
         part = gone / seconds

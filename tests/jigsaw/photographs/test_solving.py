@@ -98,9 +98,7 @@ def test_a_whole_solution_is_turned_as_its_picture_is():
 def test_right_pieces_are_those_that_show_the_right_pixels():
     puzzle = make_puzzle(photograph(80, 80), Task((4, 4), turned=True), torch.Generator().manual_seed(0))
     none = np.zeros(16)
-    truth = Placed(
-        puzzle.slots.numpy(), puzzle.turns.numpy(), 1.0, none, (0.0, 0.0), np.zeros((16, 2)), 0.0
-    )
+    truth = Placed(puzzle.slots.numpy(), puzzle.turns.numpy(), 1.0, none, (0.0, 0.0), np.zeros((16, 2)), 0.0)
     assert right_pieces(puzzle, truth).all()
     turned = turned_whole(truth, (4, 4), 1)
     assert not right_pieces(puzzle, turned).any()
