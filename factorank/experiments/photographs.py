@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ import torch
 from torch import Tensor
 
 from factorank.baselines.edge_compatibility import solve_by_edges
+from factorank.data.pictures import at_most, picture_files, read_picture
 from factorank.jigsaw.photographs import PhotographModel
 from factorank.jigsaw.photographs.certainty import Certainty
 from factorank.jigsaw.photographs.model import Mapper
+from factorank.jigsaw.photographs.network import PhotographNetwork
 from factorank.jigsaw.photographs.puzzles import (
     Puzzle,
     Task,
@@ -31,6 +34,8 @@ from factorank.jigsaw.photographs.puzzles import (
     shares,
 )
 from factorank.jigsaw.photographs.solving import Placed
+from factorank.jigsaw.photographs.training import train
+from factorank.training import checkpoints
 
 GRIDS = (2, 3, 5, 8, 10, 12)
 TASKS: tuple[Task, ...] = (
@@ -41,9 +46,59 @@ TASKS: tuple[Task, ...] = (
     Task((8, 8), turned=True),
     Task((8, 8), missing=0.1),
 )
+FITTED: tuple[Task, ...] = (
+    *(Task((side, side)) for side in (3, 5, 7, 9, 10, 11, 12)),
+    Task((5, 5), turned=True),
+    Task((8, 8), missing=0.1),
+)
+"""The tasks to which certainties are fitted."""
+LONGEST = 640
+"""The longest side, in pixels, of a photograph to learn from."""
 METHODS = ("law", "law+search", "edge-compatibility")
 PAIRS = 600_000
 """Pairs of labels that are read at once."""
+
+
+def train_model(
+    photographs: str | Path,
+    held_out: str | Path,
+    out: str | Path,
+    *,
+    seconds: float,
+    lr: float = 1.5e-3,
+    device: str = "cuda",
+    processes: int = 1,
+    say: Callable[[str], None] = lambda text: None,
+    **options: Any,
+) -> PhotographModel:
+    """Train on a folder of photographs, fit the certainty on another, and save the model to ``out/model``.
+
+    ``out/checkpoints`` holds what to go on from; the same call goes on. ``options`` are those of
+    :func:`factorank.jigsaw.photographs.training.train`.
+    """
+    folder = Path(out) / "checkpoints"
+    folder.mkdir(parents=True, exist_ok=True)
+    newest = checkpoints.newest(folder)
+    state = None if newest is None else {**newest.tensors, "step": newest.step}
+
+    def keep(state: dict[str, Any]) -> None:
+        tensors = {name: state[name] for name in ("network", "average", "moments")}
+        checkpoints.write(folder, checkpoints.Checkpoint(state["step"], tensors, {}))
+
+    pictures = [picture.movedim(-1, 0).contiguous().to(device) for picture in read_photographs(photographs)]
+    network = PhotographNetwork()
+    final = train(network, pictures, seconds=seconds, lr=lr, state=state, checkpoint=keep, say=say, **options)
+    network.load_state_dict({name: value.bfloat16().float() for name, value in final["average"].items()})
+    model = PhotographModel(network.eval())
+    certainty = fit_certainty(model, read_photographs(held_out), FITTED, processes=processes)
+    model = PhotographModel(network, certainty)
+    model.save(Path(out) / "model")
+    return model
+
+
+def read_photographs(folder: str | Path, most: int | None = None) -> list[Tensor]:
+    """The photographs of a folder, uint8 ``(height, width, 3)``, none with a longer side than 640 pixels."""
+    return [torch.from_numpy(at_most(read_picture(path), LONGEST)) for path in picture_files(folder)[:most]]
 
 
 def measure(

@@ -2,10 +2,14 @@
 
 import json
 
+from PIL import Image
+
+from factorank.experiments import photographs
 from factorank.experiments.photographs import fit_certainty, measure, puzzles_of
 from factorank.jigsaw import PhotographModel
+from factorank.jigsaw.photographs.network import PhotographNetwork
 from factorank.jigsaw.photographs.puzzles import Task
-from tests.jigsaw.photographs.small import photograph, small_model
+from tests.jigsaw.photographs.small import SMALL, photograph, small_model
 
 PICTURES = [photograph(60, 80, seed) for seed in range(3)]
 TASKS = [Task((2, 3)), Task((2, 2), turned=True), Task((2, 3), missing=0.2), Task((2, 2), piece=9)]
@@ -44,3 +48,18 @@ def test_certainty_is_fitted_to_held_out_puzzles():
     certainty = fit_certainty(model, PICTURES, TASKS, scrambles=2)
     rows = list(measure(PhotographModel(model.network, certainty), PICTURES, TASKS[:1], methods=("law",)))
     assert 0 <= rows[0]["stated"] <= 1
+
+
+def test_a_model_is_trained_and_goes_on(tmp_path, monkeypatch):
+    (tmp_path / "some").mkdir()
+    for index, picture in enumerate(PICTURES):
+        Image.fromarray(picture.numpy()).save(tmp_path / "some" / f"{index}.png")
+    monkeypatch.setattr(photographs, "PhotographNetwork", lambda: PhotographNetwork(**SMALL))
+    monkeypatch.setattr(photographs, "FITTED", TASKS[:1])
+    folder = tmp_path / "some"
+    options = {"seconds": 600, "device": "cpu", "budget": 300, "largest": 2, "max_steps": 1}
+    for step in (1, 2):
+        model = photographs.train_model(folder, folder, tmp_path / "run", **options)
+        assert (tmp_path / "run" / "checkpoints" / str(step)).is_dir()
+    again = PhotographModel.load(tmp_path / "run" / "model")
+    assert again.certainty == model.certainty

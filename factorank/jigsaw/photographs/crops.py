@@ -85,6 +85,9 @@ def random_batch(photographs: Sequence[Tensor], kind: Kind, generator: torch.Gen
     flip = torch.rand(kind.puzzles, generator=generator).to(device) < 0.5
     crops = torch.where(flip[:, None, None, None], crops.flip(-1), crops)
     crops = _spoiled(_tinted(crops, generator), generator)
+    if kind.turned:  # such pictures lie in any way that fits the grid
+        turn = int(torch.randint(4, (), generator=generator))
+        crops = torch.rot90(crops, turn if rows == columns else 2 * turn, (-2, -1))
     pieces = (
         crops.unflatten(-1, (columns, width)).unflatten(-3, (rows, height)).permute(0, 2, 4, 3, 5, 1)
     ).flatten(1, 2)

@@ -144,7 +144,7 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = rate
         # Smaller grids first: borders are learned there sooner.
-        kind = random_kind(budget, generator, largest=largest if step > 1500 else min(largest, 8))
+        kind = random_kind(budget, generator, largest=largest if step > 800 else min(largest, 8))
         batch = random_batch(photographs, kind, generator)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             loss, parts = loss_of(network, batch, kind)
