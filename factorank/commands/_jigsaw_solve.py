@@ -64,13 +64,23 @@ class JigsawSolve:
         check_out("--out", out, PICTURES, source)
         if self.steps is not None:
             check_out("--steps", self.steps, (".gif",), source)
-        if self.picture is not None:
-            read_picture(source)  # its errors come before those of the model
-        puzzle: Any = source if self.picture is not None else read_pieces(source)
+        # Errors of pictures come before those of the model.
+        puzzle: Any = read_pieces(source) if self.picture is None else read_picture(source)
         model = self._model(grid)
-        answer = solve(
-            puzzle, grid, turned=self.turned, search=self.search, model=model, nfe=self.nfe, seed=self.seed
-        )
+        try:
+            answer = solve(
+                puzzle,
+                grid,
+                turned=self.turned,
+                search=self.search,
+                model=model,
+                nfe=self.nfe,
+                seed=self.seed,
+            )
+        except FactorankError as error:
+            if error.parameter is None:
+                raise FactorankError(f"{source}: {error}") from None
+            raise
         rows, columns = answer.grid
         solution_picture(answer, out)
         doubts = f", {len(answer.doubtful)} doubtful" if answer.doubtful else ""

@@ -50,23 +50,30 @@ def steps_animation(answer: Any, path: AnyPath) -> None:
     n = len(answer.pieces)
     certain = answer.piece_probability
     order = np.argsort(answer.slots) if certain is None else np.argsort(-np.asarray(certain), kind="stable")
-    whole = answer.picture
-    height, width = whole.shape[:2]
-    scale = min(1.0, SIDE / max(height, width))
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    board = np.full_like(whole, 128)
-    frames = [Image.fromarray(answer.scrambled).resize(size), Image.fromarray(board).resize(size)]
+    scale = min(1.0, SIDE / max(answer.picture.shape))
+    piece_height, piece_width = (max(1, round(scale * length)) for length in answer.pieces.shape[1:3])
+    size = answer.grid[1] * piece_width, answer.grid[0] * piece_height
+    small = Image.fromarray(answer.picture).resize(size, reducing_gap=2.0)
+    empty = Image.new("RGB", size, (128, 128, 128))
+    # One palette for all frames, with the grey of empty slots in it.
+    both = Image.new("RGB", (size[0], size[1] + 8), (128, 128, 128))
+    both.paste(small)
+    palette = both.quantize(255)
+    whole, board, start = (
+        picture.quantize(palette=palette, dither=Image.Dither.NONE)
+        for picture in (small, empty, Image.fromarray(answer.scrambled).resize(size, reducing_gap=2.0))
+    )
+    frames = [start, board.copy()]
     per_frame = -(-n // FRAMES)
-    for start in range(0, n, per_frame):
-        for piece in order[start : start + per_frame]:
-            left, top, right, bottom = _box(answer, int(answer.slots[int(piece)]))
-            board[top : bottom + 1, left : right + 1] = whole[top : bottom + 1, left : right + 1]
-        frames.append(Image.fromarray(board).resize(size))
+    for first in range(0, n, per_frame):
+        for piece in order[first : first + per_frame]:
+            row, column = divmod(int(answer.slots[int(piece)]), answer.grid[1])
+            left, top = column * piece_width, row * piece_height
+            board.paste(whole.crop((left, top, left + piece_width, top + piece_height)), (left, top))
+        frames.append(board.copy())
     content, (each, last) = io.BytesIO(), MILLISECONDS
     times = [10 * each, *[each] * (len(frames) - 2), last]
-    frames[0].save(
-        content, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0, optimize=True
-    )
+    frames[0].save(content, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)
     write_whole(path, content.getvalue())
 
 
@@ -100,6 +107,6 @@ def _write(image: Any, path: AnyPath) -> None:
     from PIL import Image
 
     content, suffix = io.BytesIO(), str(path).rpartition(".")[2].lower()
-    options: dict[str, Any] = {"png": {"compress_level": 3}, "jpg": {"quality": 92}}.get(suffix, {})
+    options: dict[str, Any] = {"png": {"compress_level": 1}, "jpg": {"quality": 92}}.get(suffix, {})
     image.save(content, Image.registered_extensions()[f".{suffix}"], **options)
     write_whole(path, content.getvalue())

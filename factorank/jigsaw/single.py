@@ -41,8 +41,9 @@ def solve(
     """Solve a jigsaw puzzle.
 
     Args:
-        puzzle: the pieces in any order, an array or tensor uint8 ``(n, height, width, 3)``; or the path of a
-            picture, which is cut and scrambled. Where pieces are missing, slots stay empty.
+        puzzle: the pieces in any order, an array or tensor uint8 ``(n, height, width, 3)``. Where pieces are
+            missing, slots stay empty. Or a picture, its path or uint8 ``(height, width, 3)``, which is cut
+            and scrambled.
         grid: rows and columns, or one number for both; that of a model of one grid unless given.
         turned: pieces may lie in any of four ways; they are square. A picture is cut into square pieces.
         search: go on from the answer of one evaluation to the board that agrees best with all borders.
@@ -72,17 +73,15 @@ def solve(
         raise FactorankError("the model for photographs takes one evaluation", parameter="nfe")
     rows, columns = _checked_grid(grid)
     model = PhotographModel.load() if model is None else model
-    if not isinstance(puzzle, str | os.PathLike):
+    picture = _as_picture(puzzle)
+    if picture is None:
         pieces = _checked_pieces(puzzle, rows, columns, square=turned)
         placed = model.solve([pieces], (rows, columns), turned=turned, search=search)[0]
         truth: tuple[Tensor | None, Tensor | None] = (None, None)
     else:
-        picture = torch.from_numpy(at_most(read_picture(puzzle), LONGEST))
         task = Task((rows, columns), turned=turned)
-        try:
-            made = make_puzzle(picture, task, torch.Generator().manual_seed(seed))
-        except FactorankError as error:
-            raise FactorankError(f"{puzzle}: {error}") from None
+        whole = torch.from_numpy(at_most(picture, LONGEST))
+        made = make_puzzle(whole, task, torch.Generator().manual_seed(seed))
         pieces, truth = made.pieces, (made.slots, made.turns if turned else None)
         placed = model.solve([pieces], (rows, columns), turned=turned, search=search)[0]
     return Answer(
@@ -137,17 +136,18 @@ def _by_one_grid(
         raise FactorankError(
             f"the model solves {side}×{side} puzzles, not {rows}×{columns}", parameter="grid"
         )
-    if not isinstance(puzzle, str | os.PathLike):
+    picture = _as_picture(puzzle)
+    if picture is None:
         pieces = _as_pieces(puzzle)
         if len(pieces) != side**2:
             raise FactorankError(f"a {side}×{side} puzzle has {side**2} pieces, not {len(pieces)}")
         small = _resized_pieces(pieces, encoder.piece)
     else:
-        picture = square(read_picture(puzzle))
+        picture = square(picture)
         if len(picture) < side * 2:
             raise FactorankError(
-                f"{puzzle}: the picture has {len(picture)} pixels on its shorter side, too few for {side}"
-                " pieces of at least 2"
+                f"the picture has {len(picture)} pixels on its shorter side, too few for {side} pieces of at"
+                " least 2"
             )
         true_slots = random_permutations(side**2, generator=torch.Generator().manual_seed(seed))
         lengths = min(len(picture), LARGEST) // side, encoder.piece
@@ -155,6 +155,17 @@ def _by_one_grid(
         pieces, small = (cut(whole, side)[true_slots] for whole in scaled)
     slots, probability = _slots(model, small, search)
     return Answer((side, side), pieces, slots, probability, true_slots)
+
+
+def _as_picture(puzzle: Any) -> np.ndarray | None:
+    """The pixels of a picture; None for anything else."""
+    if isinstance(puzzle, str | os.PathLike):
+        return read_picture(puzzle)
+    if isinstance(puzzle, np.ndarray | Tensor) and puzzle.ndim == 3 and puzzle.shape[-1] == 3:
+        array = np.array(puzzle.cpu() if isinstance(puzzle, Tensor) else puzzle)
+        if array.dtype == np.uint8:
+            return array
+    return None
 
 
 def _as_pieces(puzzle: Any) -> Tensor:

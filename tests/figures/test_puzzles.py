@@ -14,7 +14,7 @@ from factorank.jigsaw import Answer
 def answer(slots, chances=None, true_slots=None, grid=(2, 3), side=48):
     """An answer about grey pieces, each of its own shade."""
     n = len(slots)
-    pieces = (30 + 25 * torch.arange(n)).to(torch.uint8).view(n, 1, 1, 1).expand(n, side, side, 3)
+    pieces = (200 - 12 * torch.arange(n)).to(torch.uint8).view(n, 1, 1, 1).expand(n, side, side, 3)
     chances = None if chances is None else torch.tensor(chances, dtype=torch.float64)
     truth = None if true_slots is None else torch.tensor(true_slots)
     return Answer(grid, pieces, torch.tensor(slots), 0.5, truth, piece_probability=chances)
