@@ -8,15 +8,30 @@ import tyro
 
 from factorank.errors import FactorankError
 
-Name = Literal["cyclic", "cyclic-curve", "codes", "jigsaw", "rerank", "rerank-calibration", "speed", "votes"]
+Name = Literal[
+    "ambiguous",
+    "codes",
+    "cyclic",
+    "cyclic-curve",
+    "jigsaw",
+    "laws",
+    "rerank",
+    "rerank-calibration",
+    "sort",
+    "speed",
+    "votes",
+]
 
 MADE_BY: dict[str, str] = {
+    "ambiguous": "factorank ambiguous",
     "cyclic": "factorank cyclic",
     "cyclic-curve": "factorank cyclic --watch",
     "codes": "factorank bench codes",
     "jigsaw": "factorank jigsaw train",
+    "laws": "factorank laws",
     "rerank": "factorank rerank eval",
     "rerank-calibration": "factorank rerank eval",
+    "sort": "factorank sort train",
     "speed": "factorank bench sample (or train)",
     "votes": "factorank votes",
 }

@@ -149,7 +149,7 @@ def measure(chosen: JigsawSetting, model: JigsawModel, pictures: Tensor) -> Iter
         order, pieces = scrambled(pictures, chosen.grid, direction=chosen.direction_used)
         solution = torch.cat([by_marginals(model, some) for some in pieces.split(AT_ONCE)])
         seconds = time.perf_counter() - started
-        other = {"decode": "marginals", "stated": None, "calibration_error": None}
+        other: dict[str, Any] = {"decode": "marginals", "stated": None, "calibration_error": None}
         other |= {"per_second": round(len(order) / seconds, 1), "seconds": round(seconds, 2)}
         yield row | other | scores(order, solution, pieces, chosen.direction_used)
 

@@ -1,12 +1,19 @@
 """Results to figures: drawn from plain numbers, as the result files hold them, without torch."""
 
 from factorank.errors import FactorankError
+from factorank.figures.ambiguous import ambiguous_figure
 from factorank.figures.cyclic import curve_figure, cyclic_figure
 from factorank.figures.drawing import AnyPath
+<<<<<<< HEAD
 from factorank.figures.jigsaw import jigsaw_figure
 from factorank.figures.photographs import photographs_figure
 from factorank.figures.puzzles import solution_picture, steps_animation
+=======
+from factorank.figures.jigsaw import jigsaw_figure, puzzle_figure
+from factorank.figures.laws import laws_figure
+>>>>>>> 705f37b (Figures in colours that anyone can tell apart, and three new ones: sorting, several right answers, laws)
 from factorank.figures.rerank import calibration_figure, rerank_figure
+from factorank.figures.sort import sort_figure
 from factorank.figures.speed import codes_figure, speed_figure
 from factorank.figures.votes import fit_figure, votes_figure, votes_means
 from factorank.files import read_json_lines
@@ -14,13 +21,19 @@ from factorank.files import read_json_lines
 __all__ = ["FIGURES", "draw", "fit_figure", "solution_picture", "steps_animation", "votes_means"]
 
 FIGURES = {
+    "ambiguous": ambiguous_figure,
     "cyclic": cyclic_figure,
     "cyclic-curve": curve_figure,
     "codes": codes_figure,
     "jigsaw": jigsaw_figure,
+<<<<<<< HEAD
     "photographs": photographs_figure,
+=======
+    "laws": laws_figure,
+>>>>>>> 705f37b (Figures in colours that anyone can tell apart, and three new ones: sorting, several right answers, laws)
     "rerank": rerank_figure,
     "rerank-calibration": calibration_figure,
+    "sort": sort_figure,
     "speed": speed_figure,
     "votes": votes_figure,
 }

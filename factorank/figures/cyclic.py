@@ -30,7 +30,7 @@ def cyclic_figure(results: AnyPath, path: AnyPath) -> None:
     beside = "" if alone else f"\nright of {n}, white: autoregressive, NFE {n}"
     figure, ((*axes,),) = panels(1, len(COLUMNS), 15, 4.3)
     for axis, (key, title) in zip(axes, COLUMNS.items(), strict=True):
-        for place, (code, (grey, mark, line)) in enumerate(CODE_STYLES.items()):
+        for place, (code, (colour, mark, line)) in enumerate(CODE_STYLES.items()):
             for objective in ("masked", "autoregressive"):
                 chosen = [row for row in rows if (row["code"], row["objective"]) == (code, objective)]
                 points = means(chosen, "nfe", key, 1 if key == "kl" else 100)
@@ -39,7 +39,7 @@ def cyclic_figure(results: AnyPath, path: AnyPath) -> None:
                 masked = objective == "masked"
                 # Codes that agree would hide each other: each is drawn a little beside the NFE.
                 aside = 0.05 * (place - 2) if masked else 0.45 + 0.13 * place
-                style = {"color": grey, "marker": mark, "markersize": 5.5, "linewidth": 1.2}
+                style = {"color": colour, "marker": mark, "markersize": 5.5, "linewidth": 1.4}
                 style |= {"linestyle": line} if masked else {"linestyle": "none", "markerfacecolor": "white"}
                 x, y = zip(*((nfe + aside, value) for nfe, value in points), strict=True)
                 axis.plot(x, y, label=f"{code}, {objective}", **style)
@@ -93,15 +93,15 @@ def curve_figure(results: AnyPath, path: AnyPath) -> None:
     for axis, (title, some) in zip(axes[0], shown.items(), strict=True):
         labels = set()
         for (_, code, setting, _), run in some.items():
-            (grey, mark, line), label, marked = CODE_STYLES[code], code, "none"
+            (colour, mark, line), label, marked = CODE_STYLES[code], code, "none"
             if title == "regularised":
                 line = marked = ("-", "--", "-.", ":")[list(dict.fromkeys(settings)).index(setting) % 4]
                 label = f"{code}, {setting}"
             points = [(100 * row["in_train"], 100 * row["cyclic"]) for row in run]
-            axis.plot(*zip(*points, strict=True), color=grey, linestyle=line, linewidth=1.2)
+            axis.plot(*zip(*points, strict=True), color=colour, linestyle=line, linewidth=1.2)
             scored = [row for row in run if row["held_out_bits"] is not None]
             best = min(scored, key=lambda row: row["held_out_bits"]) if scored else run[-1]
-            style = {"color": grey, "marker": mark, "markersize": 9, "markeredgecolor": "black"}
+            style = {"color": colour, "marker": mark, "markersize": 9, "markeredgecolor": "black"}
             style |= {"linestyle": marked, "linewidth": 1.2, "label": None if label in labels else label}
             axis.plot(100 * best["in_train"], 100 * best["cyclic"], **style)
             labels.add(label)

@@ -9,14 +9,22 @@ from factorank.errors import FactorankError
 from factorank.files import write_whole
 
 AnyPath = str | os.PathLike[str]
+BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+PURPLE, SKY, BLACK, GREY = "#CC79A7", "#56B4E9", "#000000", "#777777"
+"""Colours that people with any colour vision tell apart (Okabe and Ito, "Color universal design", 2008)."""
 CODE_STYLES = {
-    "inline": ("0.6", "v", "-"),
-    "lehmer": ("black", "o", "-"),
-    "left-lehmer": ("0.35", "s", "--"),
-    "fisher-yates": ("black", "^", "-"),
-    "insertion": ("0.5", "D", "-."),
+    "inline": (GREY, "v", "-"),
+    "lehmer": (BLUE, "o", "-"),
+    "left-lehmer": (SKY, "s", "--"),
+    "fisher-yates": (VERMILION, "^", "-"),
+    "insertion": (GREEN, "D", "-."),
 }
-"""Grey, marker and line of each code, so that figures can be read in print."""
+"""Colour, marker and line of each code; the last two tell them apart in print as well."""
+METHOD_STYLES = {
+    "gumbel-sinkhorn": ("Gumbel-Sinkhorn", ORANGE, "P"),
+    "riffle-diffusion": ("riffle diffusion", PURPLE, "X"),
+}
+"""Name, colour and marker of each neural baseline."""
 
 
 def panels(down: int, across: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
@@ -29,6 +37,23 @@ def panels(down: int, across: int, width: float, height: float, **options: Any) 
 def legend_below(figure: Any, columns: int, handles: Any, labels: Any, **options: Any) -> None:
     """A legend under all the panels."""
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **options)
+
+
+def label_ends(axis: Any, ends: dict[str, tuple[float, float, str]], *, gap: float = 0.06) -> None:
+    """Write each label beside the end of its line, ``(x, y, colour)``, apart from each other.
+
+    ``gap`` is the least distance between two labels, as a share of the panel's height. The limits of the
+    panel must be set before.
+    """
+    to_share, to_data = axis.transAxes.inverted(), axis.transData
+    places = {}
+    for label, (x, y, colour) in ends.items():
+        places[label] = (*to_share.transform(to_data.transform((x, y))), colour)
+    height = -1.0
+    for label, (across, up, colour) in sorted(places.items(), key=lambda item: item[1][1]):
+        height = max(up, height + gap)
+        style = {"color": colour, "fontsize": 8, "va": "center", "transform": axis.transAxes}
+        axis.text(max(across + 0.02, 1.015), height, label, clip_on=False, **style)
 
 
 def means(rows: list[dict[str, Any]], x: str, key: str, scale: float = 1.0) -> list[tuple[Any, float]]:

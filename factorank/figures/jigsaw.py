@@ -3,12 +3,22 @@
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import CODE_STYLES, AnyPath, legend_below, means, panels, save
+from factorank.figures.drawing import (
+    BLUE,
+    CODE_STYLES,
+    GREY,
+    METHOD_STYLES,
+    SKY,
+    AnyPath,
+    legend_below,
+    means,
+    panels,
+    save,
+)
 from factorank.files import read_json_lines
 
 OURS = ("default", "codes", "paper")
 """The labels of our models that are drawn."""
-METHODS = {"gumbel-sinkhorn": ("Gumbel-Sinkhorn", "P"), "riffle-diffusion": ("riffle diffusion", "X")}
 PUBLISHED = {"Symmetric Diffusers": (8, 5.0), "Soft-Rank Diffusion": (8, 52.6)}
 """Correct pieces in percent that others have published for CIFAR-10, with the grid."""
 COLUMNS = {
@@ -78,7 +88,8 @@ def _draw_codes(axis: Any, rows: list[dict[str, Any]]) -> None:
             value, low, high = (max(100 - means(here, "grid", key, 100)[0][1], least) for key in keys)
             at = codes.index(code) + 0.2 * (place - (len(drawn) - 1) / 2)
             axis.vlines(at, low, high, color="0.6", linewidth=1)
-            style = {"color": "black", "markerfacecolor": "black" if objective == "masked" else "white"}
+            colour = CODE_STYLES[code][0]
+            style = {"color": colour, "markerfacecolor": colour if objective == "masked" else "white"}
             name = objective + ("" if label == compared else ", the paper's network")
             axis.plot(at, value, mark, markersize=size, label=name, **style)
     axis.set(title=f"puzzles not solved (%), {grid}×{grid}", xlim=(-0.6, len(codes) - 0.4), yscale="log")
@@ -107,10 +118,10 @@ def _one_code_a_grid(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _style(method: str, label: str | None) -> dict[str, Any]:
     if method != "factorank":
-        name, mark = METHODS.get(method, (method, "x"))
-        style = {"color": "0.45", "marker": mark, "linestyle": "--", "linewidth": 1.2, "label": name}
+        name, colour, mark = METHOD_STYLES.get(method, (method, GREY, "x"))
+        style = {"color": colour, "marker": mark, "linestyle": "--", "linewidth": 1.2, "label": name}
         # Baselines that lie on one another stay visible.
         return style | ({"markersize": 9, "markerfacecolor": "white"} if method == "gumbel-sinkhorn" else {})
     if label == "default":
-        return {"color": "black", "marker": "o", "linewidth": 1.6, "label": "factorank, one evaluation"}
-    return {"color": "0.7", "marker": "D", "linewidth": 1.2, "label": "factorank, the paper's network"}
+        return {"color": BLUE, "marker": "o", "linewidth": 1.8, "label": "factorank, one evaluation"}
+    return {"color": SKY, "marker": "D", "linewidth": 1.2, "label": "factorank, the paper's network"}

@@ -4,32 +4,46 @@ from itertools import product, zip_longest
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import AnyPath, legend_below, means, panels, save
+from factorank.figures.drawing import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    AnyPath,
+    legend_below,
+    means,
+    panels,
+    save,
+)
 from factorank.files import read_json_lines
 
 OBJECTIVES = {"masked": ("o", 0), "autoregressive": ("s", 1)}
 """The marker of each objective, and which line style of a layout it takes."""
 LAYOUTS: dict[str, tuple[str, str, tuple[str, str], float]] = {
-    "aligned": ("", "black", ("-", "--"), 2.0),
-    "ratings": (", told ratings", "0.3", ("-", "--"), 2.0),
-    "prefix": (", 2n tokens (paper)", "0.45", (":", ":"), 1.2),
+    "aligned": ("", BLUE, ("-", "--"), 2.0),
+    "ratings": (", told ratings", BLACK, ("-", "--"), 2.0),
+    "prefix": (", 2n tokens (paper)", SKY, (":", ":"), 1.2),
 }
-"""The end of the label, grey, line styles and width of each layout, and of rankers that read ratings."""
+"""The end of the label, colour, line styles and width of each layout, and of rankers that read ratings."""
 STYLES: dict[Any, tuple[str, str, str, str, float]] = {
-    ("factorank", objective, layout): (f"factorank, {objective}{label}", grey, mark, lines[which], width)
-    for layout, (label, grey, lines, width) in LAYOUTS.items()
+    ("factorank", objective, layout): (f"factorank, {objective}{label}", colour, mark, lines[which], width)
+    for layout, (label, colour, lines, width) in LAYOUTS.items()
     for objective, (mark, which) in OBJECTIVES.items()
 } | {
-    "matrix-factorisation": ("matrix-factorisation", "0.25", "^", "-", 1.0),
-    "ease": ("ease", "0.25", "v", "--", 1.0),
-    "lambdamart": ("lambdamart", "0.4", "D", "-.", 1.0),
-    "score-and-sort": ("score-and-sort", "0.4", "P", "-", 1.0),
-    "mallows-mixture": ("mallows-mixture", "0.55", "X", "--", 1.0),
-    "mean-rating": ("mean-rating", "0.55", "d", "-.", 1.0),
-    "popularity": ("popularity", "0.7", ">", "-", 1.0),
-    "uniform-rim": ("uniform-rim", "0.7", "<", ":", 1.0),
+    "matrix-factorisation": ("matrix-factorisation", VERMILION, "^", "-", 1.0),
+    "ease": ("ease", ORANGE, "v", "--", 1.0),
+    "lambdamart": ("lambdamart", GREEN, "D", "-.", 1.0),
+    "score-and-sort": ("score-and-sort", PURPLE, "P", "-", 1.0),
+    "mallows-mixture": ("mallows-mixture", SKY, "X", "--", 1.0),
+    "mean-rating": ("mean-rating", GREY, "d", "-.", 1.0),
+    "popularity": ("popularity", GREY, ">", "-", 1.0),
+    "uniform-rim": ("uniform-rim", GREY, "<", ":", 1.0),
 }
-"""Label, grey, marker, line and its width of each method, so that the figure can be read in print."""
+"""Label, colour, marker, line and its width of each method."""
 BASE = "mean-rating"
 """The method that others are compared with where they are close together."""
 FAR_BELOW = ("popularity", "uniform-rim")
@@ -58,13 +72,13 @@ def rerank_figure(results: AnyPath, path: AnyPath) -> None:
             here = [row for row in rows if (row["data"], row["n"], row["k"]) == (data, n, k)]
             axis.set_visible(bool(here))
             base = dict(means([row for row in here if row["method"] == BASE], "r", "ndcg_unobserved"))
-            for style, (label, grey, mark, dashes, width) in STYLES.items():
+            for style, (label, colour, mark, dashes, width) in STYLES.items():
                 points = means([row for row in here if _key(row) == style], "r", "ndcg_unobserved")
                 if above:
                     points = [(r, value - base[r]) for r, value in points if r in base]
                 if points and not (above and style in FAR_BELOW):
-                    look = {"color": grey, "marker": mark, "linestyle": dashes, "linewidth": width}
-                    look |= {"markersize": 4.5, "markerfacecolor": grey if width > 1.5 else "white"}
+                    look = {"color": colour, "marker": mark, "linestyle": dashes, "linewidth": width}
+                    look |= {"markersize": 4.5, "markerfacecolor": colour if width > 1.5 else "white"}
                     (labelled[label],) = axis.plot(*zip(*points, strict=True), **look)
             what = f"less that of {BASE}" if above else "unobserved items"
             axis.set(title=f"{data}, n = {n}", xlabel="observed items r", ylabel=f"NDCG@{k}, {what}")
@@ -85,7 +99,7 @@ def calibration_figure(results: AnyPath, path: AnyPath) -> None:
     lengths = {data: sorted({row["n"] for row in rows if row["data"] == data}) for data in sets}
     across = max(map(len, lengths.values()))
     figure, axes = panels(len(sets), across, 3.9 * across, 4.2 * len(sets))
-    colours, marks = {"masked": "black", "autoregressive": "white"}, {1: "o", 3: "^", 5: "s", 10: "D"}
+    colours, marks = {"masked": BLUE, "autoregressive": ORANGE}, {1: "o", 3: "^", 5: "s", 10: "D"}
     labelled: dict[str, Any] = {}
     for data, line in zip(sets, axes, strict=True):
         for axis, n in zip_longest(line, lengths[data]):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import CODE_STYLES, AnyPath, legend_below, panels, save
+from factorank.figures.drawing import BLUE, CODE_STYLES, ORANGE, SKY, AnyPath, legend_below, panels, save
 from factorank.files import read_json_lines
 
 PANELS = (
@@ -40,13 +40,15 @@ def _draw_cost(axis: Any, rows: list[dict[str, Any]], against: str) -> None:
     axis.set(xscale="log", yscale="log", xlabel=against)
     axis.grid(alpha=0.3)
     nfes = sorted({row.get("nfe", 0) for row in rows})
-    for grey, nfe in zip(("black", "0.55", "0.75"), nfes, strict=False):
+    for colour, nfe in zip((BLUE, ORANGE, SKY), nfes, strict=False):
         points = sorted((row for row in rows if row.get("nfe", 0) == nfe), key=lambda row: row[against])
         x = [row[against] for row in points]
         label = f"nfe = {nfe}" if nfe else None
-        axis.plot(x, [1e6 / row["ours"] for row in points], "o-", color=grey, markersize=4, label=label)
+        axis.plot(x, [1e6 / row["ours"] for row in points], "o-", color=colour, markersize=4, label=label)
         limited = [row for row in points if row["limit"]]
-        axis.plot([row[against] for row in limited], [1e6 / row["limit"] for row in limited], ":", color=grey)
+        axis.plot(
+            [row[against] for row in limited], [1e6 / row["limit"] for row in limited], ":", color=colour
+        )
     if any(row["limit"] for row in rows):
         axis.plot([], [], ":", color="black", label="the device's limit")
     if axis.get_legend_handles_labels()[0]:
@@ -61,18 +63,23 @@ def codes_figure(results: AnyPath, path: AnyPath) -> None:
     for line, device in zip(axes, devices, strict=True):
         for axis, direction in zip(line, ("encode", "decode"), strict=True):
             part = [row for row in rows if (row["device"], row["direction"]) == (device, direction)]
-            for code, (_, mark, _) in list(CODE_STYLES.items())[1:]:  # inline encodes nothing
+            for code, (colour, mark, _) in list(CODE_STYLES.items())[1:]:  # inline encodes nothing
                 points = [row for row in part if row["code"] == code]
                 n = [row["n"] for row in points]
                 style = {"marker": mark, "markersize": 5, "linewidth": 1.2}
-                axis.plot(n, [1e9 * row["ours"] for row in points], color="black", label=code, **style)
-                axis.plot(n, [1e9 * row["peer"] for row in points], color="0.65", **style)
+                axis.plot(n, [1e9 * row["ours"] for row in points], color=colour, label=code, **style)
+                pale = style | {"linestyle": ":", "alpha": 0.55, "markerfacecolor": "white"}
+                axis.plot(n, [1e9 * row["peer"] for row in points], color=colour, **pale)
             limit = {row["n"]: 1e9 * row["limit"] for row in part}
             axis.plot(list(limit), list(limit.values()), "k:", linewidth=1.2, label="copy")
             axis.set(xscale="log", yscale="log", title=f"{direction}, {device}", xlabel="n")
             axis.title.set_fontsize(9)
             axis.grid(alpha=0.3)
         line[0].set_ylabel("ns per element")
-    style = {"fontsize": 8, "title_fontsize": 8, "title": "black: factorank; grey: the paper's algorithm"}
+    style = {
+        "fontsize": 8,
+        "title_fontsize": 8,
+        "title": "full lines: factorank; pale and dotted: the paper's algorithm",
+    }
     legend_below(figure, 5, *axes[0][0].get_legend_handles_labels(), **style)
     save(figure, path)

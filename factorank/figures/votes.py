@@ -2,14 +2,23 @@
 
 from typing import Any
 
-from factorank.figures.drawing import AnyPath, legend_below, panels, save
+from factorank.figures.drawing import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    VERMILION,
+    AnyPath,
+    legend_below,
+    panels,
+    save,
+)
 from factorank.files import read_json_lines
 
 STYLES = {
-    "mallows": ("Mallows", "o", "-", "tab:blue"),
-    "generalized-mallows": ("generalized Mallows", "s", "--", "tab:orange"),
-    "rim": ("RIM", "^", "-.", "tab:green"),
-    "plackett-luce": ("Plackett-Luce", "D", ":", "black"),
+    "mallows": ("Mallows", "o", "-", BLUE),
+    "generalized-mallows": ("generalized Mallows", "s", "--", ORANGE),
+    "rim": ("RIM", "^", "-.", GREEN),
+    "plackett-luce": ("Plackett-Luce", "D", ":", VERMILION),
 }
 
 
