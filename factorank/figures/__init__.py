@@ -4,14 +4,10 @@ from factorank.errors import FactorankError
 from factorank.figures.ambiguous import ambiguous_figure
 from factorank.figures.cyclic import curve_figure, cyclic_figure
 from factorank.figures.drawing import AnyPath
-<<<<<<< HEAD
 from factorank.figures.jigsaw import jigsaw_figure
+from factorank.figures.laws import laws_figure
 from factorank.figures.photographs import photographs_figure
 from factorank.figures.puzzles import solution_picture, steps_animation
-=======
-from factorank.figures.jigsaw import jigsaw_figure, puzzle_figure
-from factorank.figures.laws import laws_figure
->>>>>>> 705f37b (Figures in colours that anyone can tell apart, and three new ones: sorting, several right answers, laws)
 from factorank.figures.rerank import calibration_figure, rerank_figure
 from factorank.figures.sort import sort_figure
 from factorank.figures.speed import codes_figure, speed_figure
@@ -26,11 +22,8 @@ FIGURES = {
     "cyclic-curve": curve_figure,
     "codes": codes_figure,
     "jigsaw": jigsaw_figure,
-<<<<<<< HEAD
     "photographs": photographs_figure,
-=======
     "laws": laws_figure,
->>>>>>> 705f37b (Figures in colours that anyone can tell apart, and three new ones: sorting, several right answers, laws)
     "rerank": rerank_figure,
     "rerank-calibration": calibration_figure,
     "sort": sort_figure,

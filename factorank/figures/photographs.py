@@ -3,14 +3,14 @@
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import AnyPath, legend_below, panels, save
+from factorank.figures.drawing import BLUE, ORANGE, SKY, AnyPath, legend_below, panels, save
 from factorank.files import read_json_lines
 
 STYLES: dict[tuple[str, bool], dict[str, Any]] = {
-    ("factorank", True): {"color": "black", "marker": "o", "label": "factorank, searched"},
-    ("factorank", False): {"color": "0.55", "marker": "D", "label": "factorank, one evaluation"},
+    ("factorank", True): {"color": BLUE, "marker": "o", "label": "factorank, searched"},
+    ("factorank", False): {"color": SKY, "marker": "D", "label": "factorank, one evaluation"},
     ("edge-compatibility", False): {
-        "color": "0.45",
+        "color": ORANGE,
         "marker": "X",
         "linestyle": "--",
         "label": "edge compatibility, no learning",

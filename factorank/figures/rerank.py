@@ -89,7 +89,7 @@ def rerank_figure(results: AnyPath, path: AnyPath) -> None:
 
 
 def calibration_figure(results: AnyPath, path: AnyPath) -> None:
-    """Stated probability of the top k against the observed share: a row of panels for each set of data.
+    """How far the share of items in the top k is from what was stated: a row of panels for each set of data.
 
     Bins of all r and seeds together, without those of few items; the area of a mark grows with the size of
     its bin.
@@ -104,7 +104,7 @@ def calibration_figure(results: AnyPath, path: AnyPath) -> None:
     for data, line in zip(sets, axes, strict=True):
         for axis, n in zip_longest(line, lengths[data]):
             axis.set_visible(n is not None)
-            axis.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+            axis.axhline(0, color="0.6", linewidth=1)
             for (objective, colour), (k, mark) in product(colours.items(), marks.items()):
                 bins: dict[int, list[float]] = {}
                 for row in rows:
@@ -118,12 +118,12 @@ def calibration_figure(results: AnyPath, path: AnyPath) -> None:
                     style = {"marker": mark, "facecolors": colour, "edgecolors": "black", "linewidths": 0.8}
                     labelled[f"{objective}, k = {k}"] = axis.scatter(
                         [stated / count for count, stated, _ in kept],
-                        [hit / count for count, _, hit in kept],
+                        [(hit - stated) / count for count, stated, hit in kept],
                         s=[12 + 60 * count / most for count, *_ in kept],
                         **style,
                     )
             axis.set(title=f"{data}, n = {n}", xlabel="stated probability of the top k")
-            axis.set(ylabel="share that was", aspect="equal")
+            axis.set(ylabel="share that was, less that", xlim=(-0.03, 1.03), ylim=(-0.16, 0.16))
             axis.grid(alpha=0.3)
     _legend(figure, labelled)
     save(figure, path)
