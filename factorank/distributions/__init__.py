@@ -18,7 +18,8 @@ from factorank.distributions.conditioning.plackett_luce import ConditionedPlacke
 from factorank.distributions.conditioning.rejection import ConditionedByRejection
 from factorank.distributions.conditioning.rules import ImpossibleObservation, RareObservation
 from factorank.distributions.fitting.consensus import Consensus, consensus
-from factorank.distributions.fitting.report import FitError, FitReport, FitWarning
+from factorank.distributions.fitting.errors import FitError, FitWarning
+from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.grim import GRIM
 from factorank.distributions.kl import expected_kendall

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.distributions.factorized import GeometricDistribution, draw_geometric, times_log
-from factorank.distributions.fitting.checks import check_counts, complete_votes, reference_order
+from factorank.distributions.fitting.ballots import Votes, read_ballots
+from factorank.distributions.fitting.checks import Unranked, check_counts, check_unused, reference_order
 from factorank.distributions.fitting.consensus import pairwise_counts
-from factorank.distributions.fitting.dispersion import best_phis, log_likelihood
+from factorank.distributions.fitting.dispersion import best_phis, log_likelihood, phi_errors
+from factorank.distributions.fitting.mixture import MIXTURE_EM, fit_by_em
+from factorank.distributions.fitting.mixture_families import GeneralizedMallowsFamily
 from factorank.distributions.fitting.references import RESTARTS, Reference, overtaking_reference
 from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.parameters import (
@@ -80,11 +84,16 @@ class GeneralizedMallows(GeometricDistribution):
     @classmethod
     def fit(
         cls,
-        orders: Tensor,
+        orders: Votes,
         weights: Tensor | None = None,
         *,
         central: Sequence[int] | Tensor | None = None,
+        unranked: Unranked | None = None,
+        items: int | None = None,
         restarts: int = RESTARTS,
+        samples: int | None = None,
+        max_iterations: int | None = None,
+        tolerance: float | None = None,
         generator: torch.Generator | None = None,
     ) -> "GeneralizedMallows":
         r"""The law of maximum likelihood; ``law.report`` says how the fit went.
@@ -93,14 +102,20 @@ class GeneralizedMallows(GeometricDistribution):
         :math:`P(d_i) ∝ φ_i^{d_i}`. The mean of :math:`d_i` over the votes is a sum of pairwise counts, and
         each :math:`φ_i` (at most 1) solves its own moment equation. What an item adds to the likelihood
         depends on the set of items ahead of it, so that dynamic programming over sets finds the best σ.
-        Beyond 18 items a local search moves one item at a time; ``law.report.exact`` is then false.
+        Beyond 18 items a local search moves one item at a time; ``law.report.exact`` is then false. Rankings
+        with ties or that leave items out are fitted by EM, as by :meth:`Mixture.fit`.
 
         Args:
-            orders: complete orders ``(*batch, n)``.
+            orders: as of :meth:`Mallows.fit`.
             weights: of the rankings, ``(*batch,)``.
-            central: the reference order, if it is not to be fitted.
+            central: the reference order, if it is not to be fitted; for complete orders.
+            unranked: as of :meth:`PlackettLuce.fit`.
+            items: as of :meth:`PlackettLuce.fit`.
             restarts: local searches for σ beyond 18 items, of which the best is kept.
-            generator: of the starts of these searches.
+            samples: of EM, as of :meth:`Mixture.fit`.
+            max_iterations: of EM; 500 unless given.
+            tolerance: of EM, as of :meth:`Mixture.fit`.
+            generator: of the starts of the searches, and of the particles of EM.
 
         Fligner and Verducci, "Distance based ranking models", 1986.
 
@@ -108,24 +123,36 @@ class GeneralizedMallows(GeometricDistribution):
         >>> law.central, law.phis
         (tensor([0, 1, 2]), tensor([1.0000, 0.5000, 0.0000], dtype=torch.float64))
         """
-        rows, row_weights = complete_votes(orders, weights)
-        n, total = rows.shape[1], float(row_weights.sum())
-        shares = pairwise_counts(rows, row_weights) / total
+        ballots = read_ballots(orders, weights, unranked, items)
         check_counts(restarts=restarts)
+        if not ballots.complete:
+            check_unused("a generalized Mallows law fitted by EM", central=central)
+            settings = MIXTURE_EM.changed(
+                samples=samples, max_iterations=max_iterations, tolerance=tolerance, generator=generator
+            )
+            _, [law], report = fit_by_em(GeneralizedMallowsFamily(GeneralizedMallows), ballots, settings)
+            law.report = report
+            return law  # type: ignore[return-value]
+        n, total, device = ballots.n, ballots.total, ballots.device
+        shares = pairwise_counts(ballots.orders, ballots.weights) / total
         if central is None:
             search = overtaking_reference(shares, restarts, generator)
         else:
             search = Reference(reference_order(central, n), None)
-        phis = torch.from_numpy(best_phis(shares, search.order))
-        law = GeneralizedMallows(torch.from_numpy(search.order).to(orders.device), phis.to(orders.device))
-        law.report = FitReport(
+        phis = best_phis(shares, search.order)
+        law = GeneralizedMallows(torch.from_numpy(search.order).to(device), torch.from_numpy(phis).to(device))
+        report = FitReport(
             "generalized Mallows",
             rankings=total,
             log_likelihood=total * log_likelihood(shares, search.order),
             parameters=n - 1,
             exact=search.exact,
-            restarts=tuple(total * value for value in search.values),
+            starts=max(len(search.values), 1),
+            restarts=tuple(sorted((total * value for value in search.values), reverse=True)),
         )
+        place = np.argsort(search.order)
+        values, errors = np.where(np.arange(n) > 0, phis, np.nan), phi_errors(phis, total)
+        law.report = report.with_estimates("phi", values[place], errors[place], ballots.items)
         return law
 
     @property

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
@@ -11,11 +10,11 @@ from torch.distributions import constraints
 from factorank.codes import code
 from factorank.distances import kendall
 from factorank.distributions.factorized import GeometricDistribution, draw_geometric, times_log
-from factorank.distributions.fitting.checks import Unranked, check_unused, complete_votes, reference_order
-from factorank.distributions.fitting.consensus import disagreement, kemeny, pairwise_counts
-from factorank.distributions.fitting.dispersion import fit_mallows_phi
-from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
-from factorank.distributions.fitting.report import FitError, FitReport
+from factorank.distributions.fitting.ballots import Votes, read_ballots
+from factorank.distributions.fitting.checks import Unranked, reference_order
+from factorank.distributions.fitting.errors import FitError
+from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, fit_partial_mallows
+from factorank.distributions.fitting.weak_mallows import fit_mallows
 from factorank.distributions.parameters import (
     as_orders,
     as_reals,
@@ -24,7 +23,6 @@ from factorank.distributions.parameters import (
     nonnegative_vector,
     permutation,
 )
-from factorank.distributions.partial_orders import PartialOrders
 from factorank.errors import DistributionError
 
 
@@ -92,7 +90,7 @@ class Mallows(GeometricDistribution):
     @classmethod
     def fit(
         cls,
-        orders: Tensor | PartialOrders,
+        orders: Votes,
         weights: Tensor | None = None,
         *,
         central: Sequence[int] | Tensor | None = None,
@@ -111,21 +109,25 @@ class Mallows(GeometricDistribution):
         distance. All votes equal give φ = 0, votes without any order φ = 1. With ``place_weights`` a pair
         counts with the weight of the higher place, so the best σ is again a consensus, of weighted counts.
 
-        Partial orders are fitted by Monte-Carlo EM: each voter's order is completed by weighted draws of AMP
-        (Lu and Boutilier, 2014). The options from ``samples`` on belong to this fit.
+        Ties and top lists keep this form: the probability of all orders that agree with levels of tied items
+        has a closed form, so the fit is as exact. For other rankings that leave items out a Gibbs sampler
+        completes the voters' orders. The maximum is then made exact by sums where these are feasible;
+        elsewhere the report has the error of the sampler. The options from ``samples`` on belong to this fit.
 
         Args:
-            orders: complete orders ``(*batch, n)``, :class:`PartialOrders`, or orders that end in -1 with
-                ``unranked``.
+            orders: complete orders ``(*batch, n)``, orders that end in -1 with ``unranked``, what
+                :func:`factorank.read_rankings` returns (with its counts, ties and names), or
+                :class:`PartialOrders`.
             weights: of the rankings, ``(*batch,)``.
             central: the reference order, if it is not to be fitted.
-            place_weights: of the weighted law, ``(n,)``.
+            place_weights: of the weighted law, ``(n,)``; for complete orders.
             unranked: as of :meth:`PlackettLuce.fit`.
             items: as of :meth:`PlackettLuce.fit`.
-            samples: completions for each voter; 50 unless given.
-            max_iterations: of EM; 100 unless given.
-            tolerance: of the change of φ at which EM stops; 1e-4 unless given.
-            generator: of the completions.
+            samples: sweeps of the sampler over all voters, in its last rounds; by default 10 to 50, the fewer
+                the more voters there are.
+            max_iterations: rounds of the sampler; 30 unless given.
+            tolerance: of the change of φ at which they stop, beyond the sampler's noise; 1e-4 unless given.
+            generator: of the sampler.
 
         Fligner and Verducci, "Distance based ranking models", 1986.
 
@@ -133,39 +135,28 @@ class Mallows(GeometricDistribution):
         >>> law.central, round(float(law.phi), 4), law.report.exact
         (tensor([0, 1, 2]), 0.169, True)
         >>> tops = torch.tensor([[0, 1, -1, -1]] * 6 + [[1, 0, -1, -1]] * 2 + [[0, 2, -1, -1]])
-        >>> law = Mallows.fit(tops, unranked="below", generator=torch.Generator().manual_seed(0))
-        >>> law.central[:2]
-        tensor([0, 1])
+        >>> law = Mallows.fit(tops, unranked="below")
+        >>> law.central[:2], law.report.standard_error is None
+        (tensor([0, 1]), True)
         """
-        orders = as_partial_orders(orders, unranked, items)
-        em = {"max_iterations": max_iterations, "tolerance": tolerance, "samples": samples}
-        if isinstance(orders, PartialOrders):
-            check_unused("a fit to partial orders", central=central, place_weights=place_weights)
-            settings = PARTIAL_EM.changed(generator=generator, **em)
-            _, parameters, report = fit_partial_mallows(orders, weights, settings)
-            law = Mallows(*parameters[0])
-            law.report = report
-            return law
-        check_unused("a fit to complete orders", **em)
-        rows, row_weights = complete_votes(orders, weights)
-        n, total = rows.shape[1], float(row_weights.sum())
-        places = np.ones(n)
-        if place_weights is not None:
-            places = place_weights.detach().to("cpu", torch.float64).numpy()
-            if places.shape != (n,) or not (np.isfinite(places).all() and (places >= 0).all()):
-                raise FitError(
-                    f"place_weights are {n} finite numbers of 0 or more, not {place_weights.tolist()}"
-                )
-        counts = pairwise_counts(rows, row_weights, places)
-        order, exact = kemeny(counts) if central is None else (reference_order(central, n), None)
-        phi, likelihood = fit_mallows_phi(disagreement(counts, order), n, total, places)
-        law = Mallows(
-            central=torch.from_numpy(order).to(orders.device),
-            phi=torch.tensor(phi, dtype=torch.float64, device=orders.device),
-            weights=None if place_weights is None else place_weights.to(orders.device, torch.float64),
+        ballots = read_ballots(orders, weights, unranked, items)
+        n, device = ballots.n, ballots.device
+        settings = PARTIAL_EM.changed(
+            generator=generator, max_iterations=max_iterations, tolerance=tolerance, samples=samples
         )
-        title = "Mallows" if place_weights is None else "weighted Mallows"
-        law.report = FitReport(title, total, likelihood, parameters=1, exact=exact)
+        chosen = None if central is None else reference_order(central, n)
+        if place_weights is not None and not ballots.complete:
+            raise FitError("place_weights are for complete rankings without ties", parameter="place_weights")
+        if not ballots.weak:
+            order, phi, report = fit_partial_mallows(ballots, settings, chosen)
+        else:
+            order, phi, report = fit_mallows(ballots, chosen, place_weights)
+        law = Mallows(
+            central=torch.from_numpy(order).to(device),
+            phi=torch.tensor(phi, dtype=torch.float64, device=device),
+            weights=None if place_weights is None else place_weights.to(device, torch.float64),
+        )
+        law.report = report
         return law
 
     @property

@@ -7,15 +7,25 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.fitting.checks import Unranked, check_unused
-from factorank.distributions.fitting.mixture import COMPLETE_EM, fit_by_em
+from factorank.distributions.fitting.ballots import Votes, read_ballots
+from factorank.distributions.fitting.checks import Unranked
+from factorank.distributions.fitting.errors import FitError
+from factorank.distributions.fitting.mixture import MIXTURE_EM, fit_by_em
 from factorank.distributions.fitting.mixture_families import FAMILIES
-from factorank.distributions.fitting.partial_mallows import PARTIAL_EM, as_partial_orders, fit_partial_mallows
-from factorank.distributions.fitting.report import FitError
+from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.mallows import Mallows
 from factorank.distributions.parameters import as_reals
-from factorank.distributions.partial_orders import PartialOrders
+from factorank.distributions.plackett_luce import PlackettLuce
+from factorank.distributions.rim import RIM
 from factorank.errors import DistributionError
+
+LAWS: dict[str, type[PermutationDistribution]] = {
+    "mallows": Mallows,
+    "generalized-mallows": GeneralizedMallows,
+    "rim": RIM,
+    "plackett-luce": PlackettLuce,
+}
+"""The families of the components."""
 
 
 class Mixture(PermutationDistribution):
@@ -70,7 +80,7 @@ class Mixture(PermutationDistribution):
     @classmethod
     def fit(
         cls,
-        orders: Tensor | PartialOrders,
+        orders: Votes,
         weights: Tensor | None = None,
         *,
         components: int,
@@ -79,7 +89,7 @@ class Mixture(PermutationDistribution):
         items: int | None = None,
         smoothing: float = 0.0,
         penalty: float = 0.0,
-        restarts: int = 5,
+        restarts: int | None = None,
         max_iterations: int | None = None,
         tolerance: float | None = None,
         samples: int | None = None,
@@ -87,16 +97,20 @@ class Mixture(PermutationDistribution):
         generator: torch.Generator | None = None,
         progress: bool = False,
     ) -> "Mixture":
-        """A mixture of laws of one family, by expectation-maximisation with restarts.
+        """A mixture of laws of one family, by expectation-maximisation with many starts.
 
-        EM raises the likelihood at every iteration, to a local maximum; the best restart is kept. Each starts
-        from clusters around voters who disagree. A component that loses all its votes stays at weight zero.
-        ``law.report`` has the log-likelihood, its history, AIC, BIC, whether it converged, and the end of
-        every restart. Partial orders are fitted as by :meth:`Mallows.fit`.
+        EM raises the likelihood at every iteration, to a local maximum. Each start is a clustering around
+        voters who disagree. All starts are run for a few iterations, the best tenth of them to the end; then
+        components of the best are merged and split, as long as that helps. A component that loses all its
+        votes stays at weight zero. ``law.report`` has the log-likelihood, its history, AIC, BIC, whether it
+        converged, and how far the ends of the starts lie apart.
+
+        Ties and top lists have a closed form in mixtures of Mallows laws, top lists and rankings of subsets
+        in those of Plackett-Luce. In other cases EM sums over all orders that agree with a voter, or over
+        particles where these are too many; the likelihood is then an estimate and has a standard error.
 
         Args:
-            orders: complete orders ``(*batch, n)``. For the families "plackett-luce" and "mallows" they may
-                end in -1 if ``unranked`` is given, and "mallows" also takes :class:`PartialOrders`.
+            orders: as of :meth:`Mallows.fit`.
             weights: of the rankings, ``(*batch,)``.
             components: the number of laws.
             family: "mallows", "generalized-mallows", "rim" or "plackett-luce".
@@ -104,13 +118,12 @@ class Mixture(PermutationDistribution):
             items: as of :meth:`PlackettLuce.fit`.
             smoothing: of the family "rim", as of :meth:`RIM.fit`.
             penalty: of the family "plackett-luce", as of :meth:`PlackettLuce.fit`.
-            restarts: the number of starts.
-            max_iterations: of EM; 500 unless given, 100 for partial orders.
-            tolerance: at which EM stops: of the gain in nats a ranking, 1e-6 unless given; for partial orders
-                of the change of the parameters, 1e-4.
-            samples: completions for each voter of partial orders; 50 unless given.
-            start: a mixture at which EM begins, instead of at clusters; for complete orders.
-            generator: decides the starts (and completions).
+            restarts: the number of starts; 50 unless given.
+            max_iterations: of EM; 500 unless given.
+            tolerance: of the gain in nats a ranking at which EM stops; 1e-6 unless given.
+            samples: particles for each voter, on average, where there are any; 50 unless given.
+            start: a mixture at which EM begins, instead of at clusters.
+            generator: decides the starts (and particles).
             progress: whether to show a bar, on a terminal.
 
         Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM algorithm", 1977.
@@ -125,17 +138,8 @@ class Mixture(PermutationDistribution):
         """
         if family not in FAMILIES:
             raise FitError(f"there is no family {family!r}; there are {', '.join(FAMILIES)}")
-        if family == "mallows":
-            orders = as_partial_orders(orders, unranked, items)
-            unranked = items = None
-        partial = isinstance(orders, PartialOrders)
-        if partial and family != "mallows":
-            raise FitError(
-                f"PartialOrders are fitted by the family 'mallows', not {family!r}; 'plackett-luce' takes"
-                " orders that end in -1, with unranked="
-            )
-        model = FAMILIES[family](smoothing, penalty, unranked, items)
-        settings = (PARTIAL_EM if partial else COMPLETE_EM).changed(
+        model = FAMILIES[family](LAWS[family], smoothing, penalty)
+        settings = MIXTURE_EM.changed(
             components=components,
             restarts=restarts,
             max_iterations=max_iterations,
@@ -144,17 +148,11 @@ class Mixture(PermutationDistribution):
             generator=generator,
             progress=progress,
         )
-        laws: list[PermutationDistribution]
-        if isinstance(orders, PartialOrders):
-            check_unused("a fit to partial orders", start=start)
-            shares, parameters, report = fit_partial_mallows(orders, weights, settings)
-            laws = [Mallows(*pair) for pair in parameters]
-        else:
-            check_unused("a fit to complete orders", samples=samples)
-            if start is not None and len(start.components) != components:
-                raise FitError(f"start has {len(start.components)} components, but {components} are fitted")
-            begin = None if start is None else (start.weights.double().numpy(), list(start.components))
-            shares, laws, report = fit_by_em(model, orders, weights, settings, begin)
+        if start is not None and len(start.components) != components:
+            raise FitError(f"start has {len(start.components)} components, but {components} are fitted")
+        begin = None if start is None else (start.weights.double().numpy(), list(start.components))
+        ballots = read_ballots(orders, weights, unranked, items)
+        shares, laws, report = fit_by_em(model, ballots, settings, begin)
         mixture = Mixture(shares, laws)
         mixture.report = report
         return mixture

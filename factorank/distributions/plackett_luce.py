@@ -11,10 +11,22 @@ from torch.distributions import constraints
 
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.drawing import log_, map_uniform
-from factorank.distributions.fitting.checks import Unranked, check_strength, padded_orders, row_weights
-from factorank.distributions.fitting.choices import beats, climb, collect_choices, explain, split_choices
+from factorank.distributions.fitting.ballots import Votes, read_ballots
+from factorank.distributions.fitting.checks import Unranked, check_counts, check_strength
+from factorank.distributions.fitting.choices import (
+    beats,
+    choices_of,
+    climb,
+    explain,
+    split_choices,
+    standard_errors,
+    tied_above,
+)
+from factorank.distributions.fitting.errors import FitWarning
 from factorank.distributions.fitting.graphs import strongly_connected
-from factorank.distributions.fitting.report import FitReport, FitWarning
+from factorank.distributions.fitting.mixture import MIXTURE_EM, fit_by_em
+from factorank.distributions.fitting.mixture_families import PlackettLuceFamily
+from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.parameters import as_reals, compact, finite_vector
 from factorank.errors import DistributionError
 
@@ -55,7 +67,7 @@ class PlackettLuce(PermutationDistribution):
     @classmethod
     def fit(
         cls,
-        orders: Tensor,
+        orders: Votes,
         weights: Tensor | None = None,
         *,
         unranked: Unranked | None = None,
@@ -77,15 +89,19 @@ class PlackettLuce(PermutationDistribution):
         choice of the least upper bound: groups that always win are put 30 nats above those they beat, and
         each is fitted on its own.
 
+        Items tied at the end of a ranking are those that were left when the choices ended. For ties above
+        them EM sums over all orders of the tied items.
+
         Args:
-            orders: ``(*batch, k)``; they may end in -1 if ``unranked`` is given.
+            orders: ``(*batch, k)``; they may end in -1 if ``unranked`` is given. Or what
+                :func:`factorank.read_rankings` returns, with its counts, ties and names.
             weights: of the rankings, ``(*batch,)``.
             unranked: how the items that an order leaves out are ranked: "below" the others (top-k lists) or
                 "incomparable" (rankings of subsets).
             items: the number of items where the orders are shorter than that.
             penalty: λ of :math:`\tfrac{λ}{2} \sum_j θ_j^2`, which is taken off the log-likelihood: a normal
                 prior, which makes the maximum finite and unique whatever the data.
-            max_iterations: of Newton's method.
+            max_iterations: of Newton's method, or of EM where there are ties.
             tolerance: of the largest entry of the gradient, for each choice an item takes part in.
 
         Hunter, "MM algorithms for generalized Bradley-Terry models", 2004; Plackett, "The analysis of
@@ -95,14 +111,23 @@ class PlackettLuce(PermutationDistribution):
         >>> law.report.converged, law.logits.argmax().item()
         (True, 0)
         """
-        rows, lengths, n = padded_orders(orders, unranked, items)
-        votes = row_weights(weights, tuple(orders.shape[:-1]))
+        ballots = read_ballots(orders, weights, unranked, items)
         check_strength("penalty", penalty)
-        data = collect_choices(rows, lengths, votes, n, unranked == "below")
+        check_counts(max_iterations=max_iterations)
+        n, family = ballots.n, PlackettLuceFamily(PlackettLuce, penalty=penalty)
+        if ballots.above is not None or tied_above(ballots.ranks).any():
+            settings = MIXTURE_EM.changed(max_iterations=10 * max_iterations, tolerance=1e-10)
+            _, [law], report = fit_by_em(family, ballots, settings)
+            law.report = report
+            return law  # type: ignore[return-value]
+        used = ballots.weights > 0
+        data = choices_of(ballots.ranks[used], ballots.weights[used])
         edges = beats(data, n)
         level, groups = np.zeros(n), [np.arange(n)]
         doubts: list[str] = []  # those that are warned of, and those that are only reported
         settled: list[str] = []
+        errors = np.full(n, np.nan)
+        whole = data
         if n > 1 and not strongly_connected(edges):
             reasons, apart, levels = explain(edges)
             if penalty:
@@ -122,16 +147,19 @@ class PlackettLuce(PermutationDistribution):
             doubts.append(f"stopped after {iterations} iterations, before the gradient was small")
         for text in doubts:
             python_warnings.warn(text, FitWarning, stacklevel=2)
-        law = PlackettLuce(logits=torch.from_numpy(logits).to(orders.device))
-        law.report = FitReport(
+        if len(groups) == 1:
+            errors = standard_errors(whole, logits, penalty)
+        law = PlackettLuce(logits=torch.from_numpy(logits).to(ballots.device))
+        report = FitReport(
             "Plackett-Luce",
-            rankings=float(votes.sum()),
+            rankings=ballots.total,
             log_likelihood=likelihood,
             parameters=n - 1,
             iterations=iterations,
             converged=converged,
             warnings=(*settled, *doubts),
         )
+        law.report = report.with_estimates("logit", logits, errors, ballots.items)
         return law
 
     def _log_prob(self, order: Tensor) -> Tensor:

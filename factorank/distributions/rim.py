@@ -4,24 +4,31 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from factorank.codes import Insertion
 from factorank.distributions.factorized import FactorizedDistribution
+from factorank.distributions.fitting.ballots import Votes, read_ballots
 from factorank.distributions.fitting.checks import (
+    Unranked,
     check_counts,
     check_strength,
-    complete_votes,
+    check_unused,
     reference_order,
 )
-from factorank.distributions.fitting.references import RESTARTS, Reference, rim_reference
+from factorank.distributions.fitting.mixture import MIXTURE_EM, fit_by_em
+from factorank.distributions.fitting.mixture_families import RIMFamily
+from factorank.distributions.fitting.references import (
+    RESTARTS,
+    Reference,
+    insertion_shares,
+    mean_overtakes,
+    rim_reference,
+)
 from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.parameters import as_orders, as_reals, common_batch, permutation
 from factorank.errors import DistributionError
-from factorank.permutations import compose, inverse
 
 
 class RIM(FactorizedDistribution):
@@ -93,52 +100,74 @@ class RIM(FactorizedDistribution):
     @classmethod
     def fit(
         cls,
-        orders: Tensor,
+        orders: Votes,
         reference: Sequence[int] | Tensor | None = None,
         weights: Tensor | None = None,
         *,
         smoothing: float = 0.0,
+        unranked: Unranked | None = None,
+        items: int | None = None,
         restarts: int = RESTARTS,
+        samples: int | None = None,
+        max_iterations: int | None = None,
+        tolerance: float | None = None,
         generator: torch.Generator | None = None,
     ) -> "RIM":
         """The law of maximum likelihood; ``law.report`` says how the fit went.
 
         The insertion probabilities are shares of the votes. What an item adds to the likelihood depends on
         the set of items before it in the reference, so that dynamic programming over sets finds the best one.
-        Beyond 18 items a local search moves one item at a time; ``law.report.exact`` is then false.
+        Beyond 18 items a local search moves one item at a time; ``law.report.exact`` is then false. Rankings
+        with ties or that leave items out are fitted by EM, as by :meth:`Mixture.fit`.
 
         Args:
-            orders: complete orders ``(*batch, n)``.
-            reference: the order in which items are inserted, if it is not to be fitted.
+            orders: as of :meth:`Mallows.fit`.
+            reference: the order in which items are inserted, if it is not to be fitted; for complete orders.
             weights: of the rankings, ``(*batch,)``.
             smoothing: added to the count of every slot (1 is Laplace's rule), which keeps slots that no vote
                 used possible.
+            unranked: as of :meth:`PlackettLuce.fit`.
+            items: as of :meth:`PlackettLuce.fit`.
             restarts: local searches for the reference beyond 18 items, of which the best is kept.
-            generator: of the starts of these searches.
+            samples: of EM, as of :meth:`Mixture.fit`.
+            max_iterations: of EM; 500 unless given.
+            tolerance: of EM, as of :meth:`Mixture.fit`.
+            generator: of the starts of the searches, and of the particles of EM.
 
         >>> law = RIM.fit(torch.tensor([[0, 1], [0, 1], [1, 0]]), reference=[0, 1])
         >>> law.probs
         tensor([[1.0000, 0.0000],
                 [0.3333, 0.6667]], dtype=torch.float64)
         """
-        rows, row_weights = complete_votes(orders, weights)
+        ballots = read_ballots(orders, weights, unranked, items)
         check_strength("smoothing", smoothing)
         check_counts(restarts=restarts)
-        n = rows.shape[1]
+        if not ballots.complete:
+            check_unused("a RIM fitted by EM", reference=reference)
+            settings = MIXTURE_EM.changed(
+                samples=samples, max_iterations=max_iterations, tolerance=tolerance, generator=generator
+            )
+            _, [law], report = fit_by_em(RIMFamily(RIM, smoothing), ballots, settings)
+            law.report = report
+            return law  # type: ignore[return-value]
+        rows, n, device = ballots.orders, ballots.n, ballots.device
         if reference is None:
-            search = rim_reference(rows, row_weights, smoothing, restarts, generator)
+            search = rim_reference(rows, ballots.weights, smoothing, restarts, generator)
         else:
             search = Reference(reference_order(reference, n), None)
-        probs, likelihood = insertion_shares(rows, row_weights, search.order, smoothing)
-        law = RIM(torch.from_numpy(probs).to(orders.device), torch.from_numpy(search.order).to(orders.device))
-        law.report = FitReport(
+        probs, likelihood = insertion_shares(rows, ballots.weights, search.order, smoothing)
+        law = RIM(torch.from_numpy(probs).to(device), torch.from_numpy(search.order).to(device))
+        report = FitReport(
             "RIM",
-            float(row_weights.sum()),
+            ballots.total,
             likelihood,
             parameters=n * (n - 1) // 2,
             exact=search.exact,
-            restarts=search.values,
+            starts=max(len(search.values), 1),
+            restarts=tuple(sorted(search.values, reverse=True)),
         )
+        overtakes, errors = mean_overtakes(probs, search.order, ballots.total)
+        law.report = report.with_estimates("overtakes", overtakes, errors, ballots.items)
         return law
 
     @property
@@ -184,18 +213,3 @@ def _check_table(table: Tensor, name: str) -> None:
         raise DistributionError(
             f"RIM takes {what}, but row {place} sums to {table[tuple(place)].sum().item():.6g}"
         )
-
-
-def insertion_shares(
-    rows: np.ndarray, weights: np.ndarray, reference: np.ndarray, smoothing: float = 0.0
-) -> tuple[np.ndarray, float]:
-    """The table ``(n, n)`` of insertion probabilities, and the log-likelihood at it."""
-    n = rows.shape[1]
-    relative = compose(inverse(torch.from_numpy(reference)), torch.from_numpy(rows), check=False)
-    slots = Insertion().encode(relative, check=False).numpy()
-    cells = (slots + n * np.arange(n)).reshape(-1)
-    counts = np.bincount(cells, np.repeat(weights, n), n * n).reshape(n, n)
-    smooth = counts + smoothing * np.tri(n)
-    probs = smooth / smooth.sum(1, keepdims=True)
-    used = (counts > 0) & (probs > 0)  # a weight next to nothing may round to no share at all
-    return probs, float((counts[used] * np.log(probs[used])).sum())

@@ -60,6 +60,21 @@ def disagreement_shares(ranks, voter):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def disagreements(ranks, centres):  # type: ignore[no-untyped-def]
+    """``[v, k]``: the pairs that row v of ``ranks``, ties allowed, orders otherwise than ``centres[k]``."""
+    rows, n = ranks.shape
+    result = np.empty((rows, len(centres)))
+    for row in range(rows):
+        for k in range(len(centres)):
+            against = 0
+            for a in range(n):
+                for b in range(a):
+                    against += (ranks[row, a] - ranks[row, b]) * (centres[k, a] - centres[k, b]) < 0
+            result[row, k] = against
+    return result
+
+
+@njit(cache=True)
 def count_inversions(listed, consensus, total):  # type: ignore[no-untyped-def]
     """``total[v, c]``: pairs of ``listed[v]``, best first, that ``consensus[c]`` scores the other way."""
     lists, m = listed.shape
@@ -154,6 +169,27 @@ def choice_likelihood(items, starts, stages, weights, logits, inverse, gradient,
 
 
 @njit(cache=True)
+def choice_log_probs(items, starts, stages, logits):  # type: ignore[no-untyped-def]
+    """``[r, k]``: the log-probability of the choices of ranking r under ``logits[k]``."""
+    laws, n = logits.shape
+    result = np.zeros((len(stages), laws))
+    skill = np.empty(n)
+    for k in range(laws):
+        largest = logits[k].max()
+        for a in range(n):
+            skill[a] = np.exp(logits[k, a] - largest)
+        for r in range(len(stages)):
+            begin, end, choices = starts[r], starts[r + 1], starts[r] + stages[r]
+            left, total = 0.0, 0.0
+            for j in range(end - 1, begin - 1, -1):
+                left += skill[items[j]]
+                if j < choices:
+                    total += logits[k, items[j]] - largest - np.log(left)
+            result[r, k] = total
+    return result
+
+
+@njit(cache=True)
 def hessian_product(items, starts, stages, weights, logits, inverse, vector, out):  # type: ignore[no-untyped-def]
     """Minus the Hessian times a vector, in one pass; ``inverse`` as :func:`choice_likelihood` left it."""
     n = len(logits)
@@ -196,13 +232,16 @@ def geometric_mean(theta, size):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def solve_dispersion(means, sizes, scales):  # type: ignore[no-untyped-def]
-    """For each m the φ at which the scaled means of variables of ``sizes[m]`` add up to ``means[m]``."""
+def solve_dispersion(means, sizes, scales, times):  # type: ignore[no-untyped-def]
+    """For each m the φ at which the scaled means of variables of ``sizes[m]`` add up to ``means[m]``.
+
+    Variable j counts ``times[j]``.
+    """
     result = np.empty(len(means))
     for m in range(len(means)):
         ceiling = 0.0
         for j in range(sizes.shape[1]):
-            ceiling += scales[j] * (sizes[m, j] - 1) / 2
+            ceiling += times[j] * scales[j] * (sizes[m, j] - 1) / 2
         if means[m] <= 0.0 or means[m] >= ceiling:
             result[m] = 0.0 if means[m] <= 0.0 else 1.0
             continue
@@ -212,7 +251,7 @@ def solve_dispersion(means, sizes, scales):  # type: ignore[no-untyped-def]
             theta = -np.log(middle)
             total = 0.0
             for j in range(sizes.shape[1]):
-                total += scales[j] * geometric_mean(theta * scales[j], sizes[m, j])
+                total += times[j] * scales[j] * geometric_mean(theta * scales[j], sizes[m, j])
             if total < means[m]:
                 low = middle
             else:

@@ -41,7 +41,7 @@ def bits(
         return -log_prob(law, rankings, unranked).double() / math.log(2), True
     rankings.check_complete("; a model scores complete rankings only, a fitted law also partial ones")
     with torch.no_grad():
-        nats = law.log_prob_bound(rankings.orders(), samples=partitions, generator=generator)
+        nats = law.log_prob_bound(rankings.to_padded_orders(), samples=partitions, generator=generator)
     return -nats.double() / math.log(2), law.exact
 
 
@@ -57,7 +57,7 @@ def log_prob(law: PermutationDistribution, rankings: Rankings, unranked: Unranke
     tensor([0.5714], dtype=torch.float64)
     """
     if rankings.complete:
-        return law.log_prob(rankings.orders())
+        return law.log_prob(rankings.to_padded_orders())
     if isinstance(law, Mixture):
         rows = [log_prob(component, rankings, unranked).double() for component in law.components]
         return (torch.stack(rows, -1) + law.weights.log()).logsumexp(-1)

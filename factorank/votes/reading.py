@@ -106,12 +106,12 @@ def training_orders(
         fault = f"{rankings.voters} voters who rank {rankings.n} items are too many to train on"
         raise RankingsError(f"{fault}: their orders hold more than {MOST_NUMBERS} numbers")
     if held_out == 0:
-        return rankings.voter_orders(), None
+        return rankings.orders(), None
     try:
         train, held = rankings.split(held_out, generator)
     except RankingsError as error:
         raise RankingsError(f"{error}; {{parameter=0}} trains on all of them", parameter="held_out") from None
-    return train.voter_orders(), held.voter_orders()
+    return train.orders(), held.orders()
 
 
 def open_law(

@@ -71,8 +71,8 @@ def test_refits_of_a_mixture_keep_the_names_of_its_components(family):
     assert (shares - fitted.weights).abs().max() < 0.15
     assert shares.std(0).min() > 0
     drawn = votes.resample(G().manual_seed(4))  # the first of the refits is a fit to these
-    first = again[0].log_prob(drawn.orders()) @ drawn.weights
-    assert first > fitted.log_prob(drawn.orders()) @ drawn.weights
+    first = again[0].log_prob(drawn.to_padded_orders()) @ drawn.weights
+    assert first > fitted.log_prob(drawn.to_padded_orders()) @ drawn.weights
 
 
 def test_resampling_draws_every_voter_alike():

@@ -133,9 +133,18 @@ class Rankings:
         return not bool(tied_rows(self.ranks).any())
 
     def orders(self) -> Tensor:
-        """The rows as orders ``(rows, n)``, best first; they must be complete and strict."""
+        """The orders ``(voters, n)``, best first, a row for each voter; they must be complete and strict.
+
+        A row that several voters share is repeated, so that its count cannot be lost.
+        :meth:`to_padded_orders` has each row once; its weights are :attr:`weights`.
+
+        >>> Rankings(["a", "b"], torch.tensor([[1, 0]]), torch.tensor([2])).orders()
+        tensor([[1, 0],
+                [1, 0]])
+        """
         self.check_complete("; orders() is for complete rankings")
-        return self.to_padded_orders()
+        _check_voters(self.voters, "list")
+        return self.to_padded_orders().repeat_interleave(self.counts, 0)
 
     def to_padded_orders(self) -> Tensor:
         """The rows as orders ``(rows, n)`` of the ranked items, best first, then -1; they must be strict."""
@@ -155,15 +164,6 @@ class Rankings:
         if not self.complete:
             row, item = (self.ranks < 0).nonzero()[0].tolist()
             raise RankingsError(f"does not rank {self.items[item]!r}{advice}", parameter=parameter, row=row)
-
-    def voter_orders(self) -> Tensor:
-        """The orders ``(voters, n)``, a row for each voter: the data that a model is trained on.
-
-        >>> Rankings(["a", "b"], torch.tensor([[1, 0]]), torch.tensor([2])).voter_orders()
-        tensor([[1, 0],
-                [1, 0]])
-        """
-        return self.orders().repeat_interleave(self.counts, 0)
 
     def with_items(
         self, items: Sequence[str], *, sources: tuple[object, object] = ("the rankings", "the other items")

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.fitting.report import FitError
+from factorank.distributions.fitting.errors import FitError
 from factorank.errors import PermutationError
 from factorank.permutations import as_rows, check_integer, check_permutation, row_name
 
@@ -27,8 +27,8 @@ def complete_orders(orders: Tensor) -> np.ndarray:
     _check_base(orders)
     if (row := _first((as_rows(orders) == -1).any(1))) is not None:
         raise PermutationError(
-            f"this fit takes complete orders but {row_name(orders, row)} holds -1, the mark of a place left"
-            " empty; partial rankings go in as PartialOrders"
+            f"{row_name(orders, row)} holds -1, the mark of a place left empty: say unranked='below' if the"
+            " items left out come after the others, unranked='incomparable' if nothing is known of them"
         )
     check_permutation(orders, "a fit takes")
     return as_rows(orders).to("cpu", torch.int64).numpy()
@@ -71,8 +71,7 @@ def padded_orders(
             f"an order lists an item once but {row_name(orders, row)} holds {item} twice, at positions"
             f" {places[0]} and {places[1]}"
         )
-    if unranked not in (None, "below", "incomparable"):
-        raise FitError(f"unranked is 'below' or 'incomparable', not {unranked!r}")
+    check_unranked(unranked)
     if unranked is None and (row := _first(lengths < n)) is not None:
         raise FitError(
             f"{row_name(orders, row)} lists {int(lengths[row])} of {n} items: say unranked='below' if the"
@@ -80,6 +79,12 @@ def padded_orders(
             " ranking of a subset)"
         )
     return rows.numpy(), lengths.numpy(), n
+
+
+def check_unranked(unranked: Unranked | None) -> None:
+    """Refuse another word for how the items left out are ranked."""
+    if unranked not in (None, "below", "incomparable"):
+        raise FitError(f"unranked is 'below' or 'incomparable', not {unranked!r}")
 
 
 def ranks_of_padded(rows: np.ndarray, n: int, left_out: int) -> np.ndarray:

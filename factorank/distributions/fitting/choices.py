@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from factorank.distributions.fitting.checks import ranks_of_padded
 from factorank.distributions.fitting.graphs import groups
 
 GAP = 30.0
 """Nats between groups of items that the likelihood would drive apart for ever: odds of 10^13 to one."""
+MOST_WORK = 3 * 10**8
+"""Standard errors are computed where items times choices are not more than these: half a second."""
 
 
 @dataclass(frozen=True)
@@ -27,20 +28,53 @@ class Choices:
         return owner, np.arange(len(self.items)) - self.starts[owner] < self.stages[owner]
 
 
-def collect_choices(
-    rows: np.ndarray, lengths: np.ndarray, weights: np.ndarray, n: int, below: bool
-) -> Choices:
-    """The rankings, less those of weight zero; to top-k lists the rest of the items is added."""
-    used = weights > 0
-    rows, lengths, weights = rows[used], lengths[used], weights[used]
-    if below and (lengths < n).any():
-        ranks = ranks_of_padded(rows, n, left_out=n)
-        items, sizes = np.argsort(ranks, axis=1, kind="stable").reshape(-1), np.full(len(rows), n)
-    else:
-        items, sizes = rows[rows >= 0], lengths
-    stages = np.minimum(lengths, sizes - 1)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    return Choices(items.astype(np.int32), starts.astype(np.int64), stages.astype(np.int64), weights)
+def choices_of(ranks: np.ndarray, weights: np.ndarray) -> Choices:
+    """The choices in places ``(rows, n)``, which may end in a level of tied items; -1 is an item left out.
+
+    The items of the last level are what was left when the choices ended. The order among them has not been
+    told, and whatever it is, the probability of all of them together is one.
+
+    >>> choices_of(np.array([[1, 0, 2, 2], [-1, 1, 0, -1]]), np.ones(2)).items
+    array([1, 0, 2, 3, 2, 1], dtype=int32)
+    """
+    n = ranks.shape[1]
+    items = np.argsort(np.where(ranks < 0, n, ranks), axis=1, kind="stable")
+    sizes = (ranks >= 0).sum(1)
+    items = items[np.arange(n) < sizes[:, None]]
+    last = (ranks == ranks.max(1, keepdims=True)) & (ranks >= 0)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Choices(items.astype(np.int32), starts, (sizes - last.sum(1)).astype(np.int64), weights)
+
+
+def tied_above(ranks: np.ndarray) -> np.ndarray:
+    """Whether each row ties items above its last level: bool ``(rows,)``."""
+    levels = np.zeros((len(ranks), ranks.shape[1] + 1), dtype=np.int64)
+    np.add.at(levels, (np.arange(len(ranks))[:, None], ranks), 1)  # -1: the last column
+    rows = np.arange(len(ranks))
+    levels[rows, np.maximum(ranks.max(1), 0)] = 0
+    return (levels[:, :-1] > 1).any(1)
+
+
+def standard_errors(data: Choices, logits: np.ndarray, penalty: float) -> np.ndarray:
+    """Of logits of mean zero, from the curvature of the likelihood; NaN where that would take long."""
+    from factorank.kernels.fitting import choice_likelihood, hessian_product
+
+    n = len(logits)
+    if n * len(data.items) > MOST_WORK:
+        return np.full(n, np.nan)
+    table = (data.items, data.starts, data.stages, data.weights)
+    inverse, gradient, diagonal = np.empty(len(data.items)), np.empty(n), np.empty(n)
+    choice_likelihood(*table, logits, inverse, gradient, diagonal)
+    curvature = np.empty((n, n))
+    for item in range(n):
+        hessian_product(*table, logits, inverse, np.eye(n)[item], curvature[item])
+    curvature += penalty * np.eye(n)
+    # The likelihood does not change along the ones: that direction is taken out.
+    centred = (
+        np.linalg.inv(curvature + np.full((n, n), np.trace(curvature) / n / n)) if n > 1 else np.zeros((1, 1))
+    )
+    mean = np.eye(n) - 1 / n
+    return np.sqrt(np.maximum(np.diag(mean @ centred @ mean), 0.0))
 
 
 def beats(data: Choices, n: int) -> np.ndarray:
@@ -141,14 +175,11 @@ def _conjugate_gradients(
     return step if step.any() else scale * gradient
 
 
-def improve(
-    rows: np.ndarray, weights: np.ndarray, logits: np.ndarray, penalty: float, *, below: bool
-) -> np.ndarray:
+def improve(data: Choices, logits: np.ndarray, penalty: float) -> np.ndarray:
     """Logits, of mean zero, after three steps up the penalised likelihood: an M-step that is cut short.
 
     No more than a few: where the likelihood has no maximum they would go on for ever.
     """
-    data = collect_choices(rows, (rows >= 0).sum(1), weights, len(logits), below)
     improved = climb(data, logits.copy(), penalty, max_iterations=3, tolerance=1e-9)[0]
     return improved - improved.mean()
 

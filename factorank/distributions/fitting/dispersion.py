@@ -12,12 +12,14 @@ import numpy as np
 from factorank.distributions.fitting.consensus import move
 
 
-def solve(means: np.ndarray, sizes: np.ndarray, scales: np.ndarray | None = None) -> np.ndarray:
+def solve(
+    means: np.ndarray, sizes: np.ndarray, scales: np.ndarray | None = None, times: np.ndarray | None = None
+) -> np.ndarray:
     """The φ in [0, 1] whose mean is the one in the data, for each entry of ``means`` ``(m,)``, by bisection.
 
-    Each mean is the scaled sum of k variables with ``sizes`` ``(m, k)`` and ``scales`` ``(k,)``: variable j
-    has the dispersion φ^scales[j]. A mean of 0 gives φ = 0; one at or above that of the uniform law gives 1,
-    which is the maximum of the likelihood within [0, 1].
+    Each mean is the scaled sum of k variables with ``sizes`` ``(m, k)`` and ``scales`` ``(k,)``, each counted
+    ``times`` ``(k,)``: variable j has the dispersion φ^scales[j]. A mean of 0 gives φ = 0; one at or above
+    that of the uniform law gives 1, which is the maximum of the likelihood within [0, 1].
 
     >>> phi = solve(np.array([0.5, 1.0, 0.0]), np.full((3, 1), 3.0))
     >>> phi[1:]
@@ -29,7 +31,8 @@ def solve(means: np.ndarray, sizes: np.ndarray, scales: np.ndarray | None = None
 
     sizes = np.ascontiguousarray(sizes, dtype=float)
     scales = np.ones(sizes.shape[1]) if scales is None else np.ascontiguousarray(scales, dtype=float)
-    return solve_dispersion(np.ascontiguousarray(means, dtype=float), sizes, scales)
+    times = np.ones(sizes.shape[1]) if times is None else np.ascontiguousarray(times, dtype=float)
+    return solve_dispersion(np.ascontiguousarray(means, dtype=float), sizes, scales, times)
 
 
 def log_normaliser(theta: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -41,21 +44,52 @@ def log_normaliser(theta: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def fit_mallows_phi(
-    disagreement: float, n: int, total: float, places: np.ndarray | None = None
+    disagreement: float, digits: np.ndarray, places: np.ndarray | None = None
 ) -> tuple[float, float]:
     """The dispersion of a Mallows law around an order, and the log-likelihood at it.
 
     ``disagreement`` is the weight of the pairs that the votes order differently, each counted with the weight
-    of its place, and ``total`` is the weight of all votes.
+    of its place. ``digits[j]`` is the weight of the votes that tell the digit of size n - j (see
+    :func:`digit_weights`): for complete votes, the weight of all.
     """
+    n = len(digits)
     places = np.ones(n) if places is None else places
-    distance = disagreement / total
     sizes = np.arange(n, 0, -1.0)
-    phi = float(solve(np.array([distance]), sizes[None], places)[0])
+    phi = float(solve(np.array([disagreement]), sizes[None], places, digits)[0])
+    return phi, mallows_likelihood(phi, disagreement, digits, places)
+
+
+def mallows_likelihood(
+    phi: float, disagreement: float, digits: np.ndarray, places: np.ndarray | None = None
+) -> float:
+    """The log-likelihood of votes under a Mallows law, by what :func:`fit_mallows_phi` knows of them."""
+    sizes, places = np.arange(len(digits), 0, -1.0), np.ones(len(digits)) if places is None else places
     if phi == 0:  # the places without weight are uniform
-        return 0.0, 0.0 if (places[:-1] > 0).all() else -total * float(np.log(sizes[places == 0]).sum())
+        flat = places == 0
+        return -float((digits * np.log(sizes))[flat].sum()) if disagreement == 0 else -np.inf
     theta = -np.log(phi)
-    return phi, -total * float(theta * distance + log_normaliser(theta * places, sizes).sum())
+    return -float(theta * disagreement + (digits * log_normaliser(theta * places, sizes)).sum())
+
+
+def digit_weights(ranks: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    r"""``[j]``: the weight of the votes that tell the digit of size n - j, from places ``(rows, n)`` with
+    ties.
+
+    The orders that agree with a vote differ within its levels of tied items alone. So its probability under a
+    Mallows law is :math:`φ^d \prod_g Z_g / Z_n`, with d the pairs of other levels that are out of order and a
+    factor :math:`Z_g = \prod_{m ≤ g} (1 + φ + … + φ^{m-1})` for a level of g items. What is left of
+    :math:`Z_n` are the digits told.
+    """
+    return digits_told(ranks).T @ weights
+
+
+def digits_told(ranks: np.ndarray) -> np.ndarray:
+    """``[v, j]``: how often vote v tells the digit of size n - j; a level of ties of this size or more hides
+    one. It may be negative, since several levels hide a small digit."""
+    rows, n = ranks.shape
+    levels = np.zeros((rows, n), dtype=np.int64)
+    np.add.at(levels, (np.arange(rows)[:, None], ranks), 1)
+    return 1.0 - np.stack([(levels >= size).sum(1) for size in range(n, 0, -1)], 1)
 
 
 def best_phis(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -63,6 +97,17 @@ def best_phis(shares: np.ndarray, order: np.ndarray) -> np.ndarray:
     phis = solve(_means(shares, order), np.arange(1.0, len(order) + 1)[:, None])
     phis[:1] = 1.0  # the first item has a single slot; any value will do
     return phis
+
+
+def phi_errors(phis: np.ndarray, total: float) -> np.ndarray:
+    """The standard error of each φ, item i of the reference having i + 1 slots; NaN at 0 and 1."""
+    from factorank.kernels.references import geometric_variance
+
+    errors = np.full(len(phis), np.nan)
+    for place, phi in enumerate(phis):
+        if place and 0 < phi < 1:
+            errors[place] = phi / np.sqrt(total * geometric_variance(-np.log(phi), place + 1.0))
+    return errors
 
 
 def log_likelihood(shares: np.ndarray, order: np.ndarray) -> float:

@@ -1,5 +1,6 @@
 """What both kinds of EM share: settings, and where EM starts."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +28,7 @@ class EMSettings:
         """The settings with other values, where these are not None; checked."""
         settings = replace(self, **{name: value for name, value in changes.items() if value is not None})
         counts = ("components", "restarts", "max_iterations", "samples")
-        check_counts(**{name: getattr(settings, name) for name in counts})
+        check_counts(**{name: changes[name] for name in counts if changes.get(name) is not None})
         return settings
 
 
@@ -42,9 +43,10 @@ def cluster_voters(
 ) -> np.ndarray:
     """Assign every voter to the nearest of k of them, ``(voters,)``, which are chosen as k-means++ does.
 
-    ``distances_to(v)`` is the distance of all voters to voter v. The first centre is drawn by weight, each
-    further one in proportion to weight times squared distance to the nearest centre (Arthur and
-    Vassilvitskii, 2007).
+    ``distances_to(v)`` is the distance of all voters to voter v. The first centre is drawn by weight. For
+    each further one a few candidates are drawn in proportion to weight times squared distance to the nearest
+    centre, and the one that leaves the least of it is taken (Arthur and Vassilvitskii, 2007, with greedy
+    choice).
     """
     weights = weights / weights.sum()
     nearest = np.full(len(weights), np.inf)
@@ -54,9 +56,11 @@ def cluster_voters(
         if not chance.sum() > 0:  # fewer different voters than components
             chance = weights
         device = "cpu" if generator is None else generator.device
-        place = float(torch.rand((), dtype=torch.float64, generator=generator, device=device)) * chance.sum()
-        centre = min(int(np.searchsorted(np.cumsum(chance), place, side="right")), len(weights) - 1)
-        distance = distances_to(centre)
+        tries = 1 if name == 0 else 2 + int(math.log(k))
+        places = torch.rand(tries, dtype=torch.float64, generator=generator, device=device).cpu().numpy()
+        centres = np.searchsorted(np.cumsum(chance), places * chance.sum(), side="right")
+        distances = [distances_to(min(int(centre), len(weights) - 1)) for centre in centres]
+        distance = min(distances, key=lambda each: float(weights @ np.minimum(nearest, each) ** 2))
         closer = distance < nearest
         label[closer], nearest = name, np.minimum(nearest, distance)
     return label

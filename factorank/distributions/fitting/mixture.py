@@ -1,69 +1,81 @@
-"""Mixtures by EM with restarts."""
+"""Mixtures by EM: many short runs, a few long ones, and components split and merged at the end."""
 
-import copy
+import math
 import warnings as python_warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
-from factorank.distributions.fitting.checks import row_weights
+from factorank.distributions.conditioning.amp import new_seed
+from factorank.distributions.fitting.ballots import Ballots
+from factorank.distributions.fitting.completed import Data, law_on
+from factorank.distributions.fitting.consensus import kemeny
 from factorank.distributions.fitting.em import EMSettings, cluster_voters, empty_components, rounds
+from factorank.distributions.fitting.errors import FitWarning
 from factorank.distributions.fitting.mixture_families import Family
-from factorank.distributions.fitting.report import FitReport, FitWarning
+from factorank.distributions.fitting.report import FitReport
 
-COMPLETE_EM = EMSettings(max_iterations=500, tolerance=1e-6)
+MIXTURE_EM = EMSettings(max_iterations=500, tolerance=1e-6, samples=50, restarts=50)
 """The defaults; the tolerance is of the gain in nats a ranking."""
+SHORT = 8
+"""Iterations of the short runs, of which one in ten, and at least three, are taken to the end."""
+MOST_EXCHANGES = 5
+"""How often components are split and merged, as long as it helps."""
 
-
-Start = tuple[np.ndarray, list[PermutationDistribution]]
+Start = tuple[np.ndarray, Sequence[PermutationDistribution]]
 """Shares and laws of the components at which EM begins."""
 
 
 def fit_by_em(
-    family: Family, orders: Tensor, weights: Tensor | None, settings: EMSettings, start: Start | None
+    family: Family, ballots: Ballots, settings: EMSettings, start: Start | None = None
 ) -> tuple[Tensor, list[PermutationDistribution], FitReport]:
-    """EM on orders, complete or such as the family takes: weights ``(k,)``, laws and report."""
-    rows, n = family.read(orders)
-    votes = row_weights(weights, tuple(orders.shape[:-1]))
-    total, k = float(votes.sum()), settings.components
-    rows, first = np.unique(rows[votes > 0], axis=0, return_inverse=True)  # equal votes are one, heavier
-    votes = np.bincount(first.reshape(-1), votes[votes > 0])
-    restarts = 1 if k == 1 or start is not None else settings.restarts  # more would take the same first step
-    ends = [
-        _run(family, rows, votes, settings, start) for _ in rounds(restarts, settings.progress, "restarts")
-    ]
+    """EM on votes of any kind: weights ``(k,)``, laws and report."""
+    data = family.prepare(ballots, settings.samples, new_seed(settings.generator))
+    k = settings.components
+    starts = 1 if k == 1 or start is not None else settings.restarts  # more would take the same first step
+    if starts == 1:
+        ends = [_run(family, data, settings, _begin(family, data, settings, start))]
+    else:
+        ends = _from_many(family, data, settings)
     best = max(ends, key=lambda end: end.history[-1])
-    warnings = [text for j in range(k) for text in family.doubts(rows, votes * best.belief[:, j], j)]
+    if k > 1 and start is None and data.exact and starts > 1:
+        best = _exchange(family, data, settings, best)
+    likelihood, error = (
+        (best.likelihood, None) if data.exact else data.likelihood(family, best.shares, best.laws)
+    )
+    warnings = []
+    if data.alone:
+        weights = data.weights[:, None] * best.belief
+        warnings = [text for j in range(k) for text in family.doubts(data.rows, weights[:, j], j)]
     for text in warnings:
         python_warnings.warn(text, FitWarning, stacklevel=3)
     if not best.converged:
         warnings.append(f"the last of {len(best.history)} iterations still raised the likelihood noticeably")
     warnings += empty_components(best.shares)
+    finals = [end.history[-1] for end in ends]
+    finals += [] if best.history[-1] in finals else [best.history[-1]]  # after an exchange of components
     report = FitReport(
         family.title if k == 1 else f"mixture of {k} {family.title}",
-        rankings=total,
-        log_likelihood=best.likelihood,
-        parameters=k * family.parameters(n) + k - 1,
+        rankings=ballots.total,
+        log_likelihood=likelihood,
+        parameters=k * family.parameters(ballots.n) + k - 1,
         iterations=len(best.history),
         converged=best.converged,
+        exact=None if family.name == "plackett-luce" else False,
+        standard_error=error,
         history=tuple(best.history),
-        restarts=tuple(end.history[-1] for end in ends) if restarts > 1 else (),
+        starts=starts,
+        restarts=tuple(sorted(finals, reverse=True)) if starts > 1 else (),
         warnings=tuple(warnings),
+        items=ballots.items,
     )
-    laws = [_on_device(law, orders.device) for law in best.laws]
-    return torch.from_numpy(best.shares).to(orders.device), laws, report
-
-
-def _on_device(law: PermutationDistribution, device: torch.device) -> PermutationDistribution:
-    """The same law with its tensors on another device."""
-    moved = copy.copy(law)
-    vars(moved).update(
-        {name: value.to(device) for name, value in vars(law).items() if isinstance(value, Tensor)}
-    )
-    return moved
+    laws = [law_on(law, ballots.device) for law in best.laws]
+    return torch.from_numpy(best.shares).to(ballots.device), laws, report
 
 
 @dataclass
@@ -71,53 +83,129 @@ class _Run:
     shares: np.ndarray
     laws: list[PermutationDistribution]
     history: list[float]
+    """Of the function that EM climbs: the log-likelihood, with the penalty."""
     likelihood: float
     converged: bool
     belief: np.ndarray
-    """The probability of each component given each vote, ``(rows, k)``, that the laws were fitted with."""
+    """The probability of each component given each row, ``(rows, k)``, that comes from the laws."""
+
+
+@dataclass
+class _Start:
+    belief: np.ndarray
+    laws: Sequence[Any]
+    """Previous laws for the first M-step, or None."""
+
+
+def _from_many(family: Family, data: Data, settings: EMSettings) -> list[_Run]:
+    """Short runs from all starts; the best of them go on to the end."""
+    short = replace(settings, max_iterations=min(SHORT, settings.max_iterations))
+    runs = [
+        _run(family, data, short, _begin(family, data, settings, None))
+        for _ in rounds(settings.restarts, settings.progress, "starts")
+    ]
+    runs.sort(key=lambda run: -run.history[-1])
+    kept = runs[: max(3, math.ceil(settings.restarts / 10))]
+    ends = []
+    for run in kept:
+        start = _Start(run.belief, run.laws)
+        if not data.exact:  # the particles of another run have taken the place of its own
+            start = _begin(family, data, settings, (run.shares, run.laws))
+        ends.append(_run(family, data, settings, start, run.history))
+    return ends
+
+
+def _begin(family: Family, data: Data, settings: EMSettings, start: Start | None) -> _Start:
+    """Where EM begins: at laws that are given, or at clusters of voters."""
+    k = settings.components
+    if start is not None:
+        joint = data.joint(family, *start)
+        return _Start(np.exp(joint - data.evidence(joint)[data.owners, None]), start[1])
+    label = np.zeros(len(data.weights), dtype=np.int64)
+    if k > 1:
+        label = cluster_voters(data.voters.disagreement_shares, data.weights, k, settings.generator)
+    return _from_labels(family, data, label, k)
+
+
+def _from_labels(family: Family, data: Data, label: np.ndarray, k: int) -> _Start:
+    """Not quite hard, so that no component starts as a point mass and none without votes."""
+    soft = (
+        np.where(label[:, None] == np.arange(k), 0.9, 0.1 / max(k - 1, 1))
+        if k > 1
+        else np.ones((len(label), 1))
+    )
+    if data.alone:
+        return _Start(soft, [None] * k)
+    # The orders that agree with a voter have no probabilities before there is a law.
+    counts = data.voters.pairwise_counts(data.weights[:, None] * soft)
+    laws = [family.rough(kemeny(each)[0]) for each in counts]
+    joint = data.joint(family, np.full(k, 1 / k), laws)
+    return _Start(np.exp(joint - data.evidence(joint)[data.owners, None]), laws)
 
 
 def _run(
-    family: Family, rows: np.ndarray, weights: np.ndarray, settings: EMSettings, start: Start | None = None
+    family: Family, data: Data, settings: EMSettings, start: _Start, before: Sequence[float] = ()
 ) -> _Run:
     """EM from one start. A component that has lost all its votes keeps its law, at weight zero."""
-    orders, k = torch.from_numpy(rows), settings.components
-    total = float(weights.sum())
-    laws: list[PermutationDistribution | None] = [None] * k
-    if start is not None:
-        laws = list(start[1])
-        belief = _joint(family, *start, orders).softmax(1).numpy()
-    elif k > 1:
-        label = cluster_voters(family.distances(rows), weights, k, settings.generator)
-        # Not quite hard, so that no component starts as a point mass and none without votes.
-        belief = np.where(label[:, None] == np.arange(k), 0.9, 0.1 / (k - 1))
-    else:
-        belief = np.ones((len(rows), 1))
-    history: list[float] = []
-    for _ in range(settings.max_iterations):
-        expected = weights[:, None] * belief
+    k, total = settings.components, float(data.weights.sum())
+    laws, belief, history = list(start.laws), start.belief, list(before)
+    for _ in range(max(settings.max_iterations - len(history), 1)):
+        expected = data.weights[data.owners, None] * belief
         masses = expected.sum(0)
-        for j in range(k):
-            if masses[j] > 1e-9 * total or laws[j] is None:
-                laws[j] = family.maximise(rows, np.ascontiguousarray(expected[:, j]), laws[j])
-            else:
-                masses[j] = 0.0
+        alive = np.array([masses[j] > 1e-9 * total or laws[j] is None for j in range(k)])
+        masses = np.where(alive, masses, 0.0)
         shares = masses / masses.sum()
-        fitted = [law for law in laws if law is not None]
-        joint = _joint(family, shares, fitted, orders)
-        log_probs = joint.logsumexp(1)
-        likelihood = float(log_probs.numpy() @ weights)
-        history.append(likelihood + family.prior(fitted))
+        columns = expected if alive.all() else np.ascontiguousarray(expected[:, alive])
+        moved = iter(
+            family.maximise(data.rows, columns, [law for law, use in zip(laws, alive, strict=True) if use])
+        )
+        laws = [next(moved) if use else law for law, use in zip(laws, alive, strict=True)]
+        joint = data.joint(family, shares, laws)
+        evidence = data.evidence(joint)
+        likelihood = float(data.weights @ evidence)
+        history.append(likelihood + family.prior(laws))
+        belief = np.exp(joint - np.where(np.isfinite(evidence), evidence, 0.0)[data.owners, None])
         small = len(history) > 1 and history[-1] - history[-2] < settings.tolerance * total
-        converged = small or (k == 1 and family.one_step)
-        run = _Run(shares, fitted, history, likelihood, converged, belief)
+        converged = small or (k == 1 and family.one_step and data.alone)
         if converged:
             break
-        belief = (joint - log_probs[:, None]).exp().numpy()
-    return run
+    return _Run(shares, laws, history, likelihood, converged, belief)
 
 
-def _joint(family: Family, shares: np.ndarray, laws: list[PermutationDistribution], orders: Tensor) -> Tensor:
-    """The log-probability of each order together with each component: ``(rows, k)``."""
-    log_shares = torch.from_numpy(shares).log()
-    return torch.stack([family.log_prob(law, orders) for law in laws], 1) + log_shares
+def _exchange(family: Family, data: Data, settings: EMSettings, best: _Run) -> _Run:
+    """Merge two components and split a third, while that raises the likelihood (Ueda and others, 2000).
+
+    The pair to merge are those whose rows overlap most. Each other component is tried as the one to split; a
+    short run shows which is the most promising.
+    """
+    k = settings.components
+    short = replace(settings, max_iterations=2 * SHORT)
+    for _ in range(MOST_EXCHANGES if k > 2 else 0):
+        expected = data.weights[data.owners, None] * best.belief
+        lengths = np.sqrt((expected**2).sum(0))
+        overlap = expected.T @ expected / np.maximum(np.outer(lengths, lengths), 1e-300)
+        overlap[np.tril_indices(k)] = -1.0
+        into, gone = np.unravel_index(int(overlap.argmax()), overlap.shape)
+        tried = []
+        for split in set(range(k)) - {int(into), int(gone)}:
+            belief = best.belief.copy()
+            belief[:, into] += belief[:, gone]
+            weights = np.bincount(data.owners, expected[:, split], len(data.weights))
+            if not weights.sum() > 0:
+                continue
+            label = cluster_voters(data.voters.disagreement_shares, weights, 2, settings.generator)
+            share = np.where(label[data.owners] == 0, 0.9, 0.1)
+            belief[:, gone] = belief[:, split] * (1 - share)
+            belief[:, split] *= share
+            laws = [None if j in (into, gone, split) else law for j, law in enumerate(best.laws)]
+            tried.append(_run(family, data, short, _Start(belief, laws)))
+        if not tried:
+            break
+        run = max(tried, key=lambda run: run.history[-1])
+        if run.history[-1] < best.history[-1] - 0.01 * float(data.weights.sum()):
+            break
+        run = _run(family, data, settings, _Start(run.belief, run.laws), run.history)
+        if run.history[-1] <= best.history[-1] + settings.tolerance * float(data.weights.sum()):
+            break
+        best = run
+    return best

@@ -1,194 +1,197 @@
-"""Mallows and mixtures of it from partial rankings, by Monte-Carlo EM with AMP."""
+"""Mallows from rankings that leave items incomparable: a sampler finds the fit, exact sums finish it."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from factorank.distributions.conditioning.amp import cumulated, new_seed, relations
-from factorank.distributions.factorized import geometric_table
-from factorank.distributions.fitting.checks import Unranked, check_unused, row_weights
+from factorank.distributions.conditioning.amp import new_seed
+from factorank.distributions.fitting.ballots import Ballots
 from factorank.distributions.fitting.consensus import disagreement, kemeny
 from factorank.distributions.fitting.dispersion import fit_mallows_phi
-from factorank.distributions.fitting.em import EMSettings, cluster_voters, empty_components, rounds
-from factorank.distributions.fitting.report import FitError, FitReport
-from factorank.distributions.partial_orders import PartialOrders
+from factorank.distributions.fitting.em import EMSettings
+from factorank.distributions.fitting.partial_chains import Chains, thermodynamic_likelihood
+from factorank.distributions.fitting.partial_likelihood import PartialLikelihood
+from factorank.distributions.fitting.report import FitReport
 
-PARTIAL_EM = EMSettings(max_iterations=100, tolerance=1e-4, samples=50)
-"""The defaults; the tolerance is of the change of weights and dispersions."""
-LEAST_PHI = 1e-6
-"""Under φ = 0 a vote that differs from the centre is impossible, and EM could never leave such a point."""
+PARTIAL_EM = EMSettings(max_iterations=30, tolerance=1e-4, samples=0)
+"""The defaults; the tolerance is of the change of φ, and no samples stand for a number by the chains."""
+SETTLING = (2, 3, 4, 6, 8)
+"""Sweeps of the rounds in which the centre still moves."""
+DRAWS = 100_000
+"""Orders that all chains together draw in a round, where the number of samples is not given."""
+LEAST_THETA, LARGEST_THETA = 1e-6, 14.0
+"""Where the search for θ = -log φ ends: φ from 10^-6 to 1."""
 
 
-def as_partial_orders(
-    orders: Tensor | PartialOrders, unranked: Unranked | None, items: int | None
-) -> Tensor | PartialOrders:
-    """Orders as :class:`PartialOrders` if some leave items out; else as they are."""
-    if isinstance(orders, PartialOrders):
-        check_unused("a fit to PartialOrders", unranked=unranked, items=items)
-        return orders
-    if unranked is None and items is not None:
-        raise FitError("items= goes with unranked=, which says how the items left out are ranked")
-    if unranked is None or (items in (None, orders.shape[-1]) and bool((orders != -1).all())):
-        return orders
-    return PartialOrders.from_orders(orders, unranked=unranked, items=items)
+@dataclass(frozen=True)
+class PartialFit:
+    """A centre, φ on the scale θ = -log φ, and what is known of its error."""
+
+    order: np.ndarray
+    theta: float
+    error: float
+    """The standard error of θ, from the observed information."""
+    monte_carlo: float = 0.0
+    """The part of the error of θ that is due to the sampler; 0 where sums were exact."""
+    likelihood: float = 0.0
+    likelihood_error: float | None = None
+    iterations: int = 0
+    converged: bool = True
 
 
 def fit_partial_mallows(
-    partial: PartialOrders, weights: Tensor | None, settings: EMSettings
-) -> tuple[Tensor, list[tuple[Tensor, Tensor]], FitReport]:
-    r"""A mixture of Mallows laws fitted to partial orders: weights ``(k,)``, each centre and φ, and report.
+    ballots: Ballots, settings: EMSettings, central: np.ndarray | None = None
+) -> tuple[np.ndarray, float, FitReport]:
+    r"""A Mallows law of maximum likelihood for partial orders: centre, φ and report.
 
-    The likelihood of a voter is the probability of all orders that agree with their partial order. EM
-    completes the data by their law given it. That law is represented by ``samples`` draws for each voter and
-    component from AMP, weighted by :math:`P(x)/Q(x)`: the mean weight estimates the likelihood of the partial
-    order without bias, and the self-normalised weighted draws estimate expectations under the completed data
-    consistently as the samples grow. (Draws from AMP without weights would not: it is not the posterior.)
-    The M-step is exact: a completion matters only through its pairs, so the centre is the Kemeny consensus
-    of the expected pairwise counts, and φ solves the moment equation.
+    The likelihood of a voter is the probability of all orders that agree with their partial order. By
+    Fisher's identity its derivative is that of the completed data, in expectation: the centre is the Kemeny
+    consensus of the expected pairwise counts, and θ = -log φ solves :math:`E_θ[d] = \bar d(θ)`, the mean of
+    the distances of the completions. Gibbs chains, their number in proportion to the counts of the voters,
+    draw the completions exactly in the long run. The conditional variance of d gives Newton's steps and the
+    observed information (Louis, 1982).
 
-    The same random numbers serve every iteration, so that the iteration has a fixed point and "converged"
-    means that weights and dispersions moved by less than the tolerance and the centres not at all. The
-    log-likelihood reported is estimated afresh, with four times the samples and other random numbers, so it
-    is not biased by the fit (half the variance of a voter's estimate is added, by which the logarithm of a
-    mean is too low); its standard error and the least effective sample size are reported, too.
-
-    Lu and Boutilier, JMLR 2014.
+    Where the likelihood can be summed (:class:`PartialLikelihood`), θ is its exact maximum, and neighbours of
+    the centre are tried. Elsewhere it is integrated along θ from the uniform law, and reported with the error
+    of the sampler.
     """
-    voters = row_weights(weights, (len(partial),))
-    if len(partial) == 0 or partial.n == 0:
-        raise FitError(f"a fit needs at least one voter and one item, not {partial}")
-    above = partial.above.cpu().numpy()
-    related = relations(partial.above)
-    seed, fresh = new_seed(settings.generator), new_seed(settings.generator)
-    ends = []
-    for _ in rounds(settings.restarts, settings.progress, "restarts"):
-        start = _start(above, voters, settings)
-        state, iterations, converged = _iterate(start, related, voters, settings, seed)
-        ends.append(
-            (_expect(state, related, voters, 4 * settings.samples, fresh), state, iterations, converged)
-        )
-    best, state, iterations, converged = max(ends, key=lambda end: end[0].likelihood)
-    warnings = []
-    if not converged:
-        warnings.append(
-            f"the last of {iterations} iterations still moved the parameters by more than"
-            f" {settings.tolerance:g}"
-        )
-    if best.effective < 0.1:
-        warnings.append(
-            "for some voters the samples are worth less than a tenth of their number; draw more samples"
-        )
-    warnings += empty_components(state.weights)
-    k = settings.components
+    ballots = ballots.distinct()
+    seed = new_seed(settings.generator)
+    exact = PartialLikelihood(ballots)
+    start = kemeny(ballots.partial().above.numpy().transpose(1, 2, 0) @ ballots.weights)[0]
+    order = start if central is None else central
+    fit = _sample_fit(ballots, order, settings, seed, keep=central is not None)
+    if exact.exact:
+        fit = _finish(exact, fit, keep=central is not None)
+    else:
+        value, error = thermodynamic_likelihood(ballots, fit.order, fit.theta, seed + 1, settings.samples)
+        fit = replace(fit, likelihood=value, likelihood_error=error)
+    phi = math.exp(-fit.theta) if fit.theta > LEAST_THETA else 1.0
+    warnings = ()
+    if not fit.converged:
+        warnings = (f"the last of {fit.iterations} rounds still moved φ by more than {settings.tolerance:g}",)
     report = FitReport(
-        "Mallows (partial orders)" if k == 1 else f"mixture of {k} Mallows (partial orders)",
-        rankings=float(voters.sum()),
-        log_likelihood=best.likelihood,
-        parameters=2 * k - 1,
-        iterations=iterations,
-        converged=converged,
-        standard_error=best.error,
-        effective_sample_size=best.effective,
-        restarts=tuple(end[0].likelihood for end in ends) if settings.restarts > 1 else (),
-        warnings=tuple(warnings),
+        "Mallows (partial orders)",
+        rankings=ballots.total,
+        log_likelihood=fit.likelihood,
+        parameters=1,
+        iterations=fit.iterations,
+        converged=fit.converged,
+        exact=None if central is not None else False,
+        standard_error=fit.likelihood_error,
+        monte_carlo_error=None if exact.exact else phi * fit.monte_carlo,
+        warnings=warnings,
     )
-    device = partial.above.device
-    centres = [torch.from_numpy(order).to(device) for order in state.orders]
-    parameters = list(zip(centres, torch.from_numpy(state.phis).to(device), strict=True))
-    return torch.from_numpy(state.weights).to(device), parameters, report
+    return fit.order, phi, report.with_estimates("phi", [phi], [phi * fit.error], ballots.items)
 
 
-@dataclass(frozen=True)
-class _State:
-    weights: np.ndarray
-    orders: list[np.ndarray]
-    phis: np.ndarray
+def _sample_fit(
+    ballots: Ballots, order: np.ndarray, settings: EMSettings, seed: int, keep: bool
+) -> PartialFit:
+    """Short rounds of Gibbs sweeps that settle the centre, then long ones for θ, a Newton step after each."""
+    n, total = ballots.n, ballots.total
+    chains = Chains(ballots, seed)
+    theta, pairs = 0.5, None
+    for sweeps in SETTLING:
+        chains.set_law(order, theta)
+        chains.run(2, pairs=False)  # to forget the law before
+        drawn = chains.run(sweeps, pairs=True)
+        # Later rounds are longer and count more, but the earlier ones steady the centre.
+        pairs = drawn.pairs if pairs is None else (drawn.pairs + pairs) / 2
+        after = order if keep else kemeny(pairs, order)[0]
+        if np.array_equal(after, order):
+            theta, _ = _newton(drawn.mean, drawn.variance, theta, n, total)
+        else:
+            theta = _theta(disagreement(drawn.pairs, after), n, total)
+        order = after
+    samples = settings.samples or int(np.clip(DRAWS / len(chains.owners), 10, 50))
+    for number in range(settings.max_iterations):
+        chains.set_law(order, theta)
+        chains.run(max(2, samples // 4), pairs=False)
+        drawn = chains.run(samples, pairs=False)
+        after, information = _newton(drawn.mean, drawn.variance, theta, n, total)
+        change = abs(math.exp(-after) - math.exp(-theta))
+        theta, noise = after, drawn.error / information if information > 0 else math.nan
+        error = 1 / math.sqrt(information) if information > 0 else math.nan
+        done = change <= settings.tolerance + 3 * math.exp(-theta) * float(np.nan_to_num(noise))
+        fit = PartialFit(order, theta, error, noise, iterations=number + 1, converged=done)
+        if done:
+            break
+    return fit
 
 
-@dataclass(frozen=True)
-class _Expected:
-    counts: np.ndarray
-    """``(components, n, n)``: the expected weight of the completions that put a above b."""
-    masses: np.ndarray
-    """The expected weight of each component."""
-    likelihood: float
-    error: float
-    effective: float
+def _theta(disagreements: float, n: int, total: float) -> float:
+    phi = fit_mallows_phi(disagreements, np.full(n, total))[0]
+    return float(np.clip(-math.log(max(phi, 1e-300)), LEAST_THETA, LARGEST_THETA))
 
 
-def _expect(state: _State, related: np.ndarray, voters: np.ndarray, samples: int, seed: int) -> _Expected:
-    """The E-step, by weighted completions that AMP draws."""
-    from factorank.kernels.completions import expected_counts
+def _newton(mean: float, variance: float, theta: float, n: int, total: float) -> tuple[float, float]:
+    """θ where the expected distance of the law meets that of the completions, and the information there.
 
-    k, n = len(state.orders), related.shape[-1]
-    logs = geometric_table(torch.from_numpy(state.phis)[:, None].expand(k, n), "insertion", log=True).numpy()
-    counts, masses = np.zeros((k, n, n)), np.zeros(k)
-    law = np.stack(state.orders), cumulated(logs), logs
-    total, error, effective = expected_counts(
-        related, voters, state.weights, *law, samples, seed, counts, masses
-    )
-    used = voters > 0
-    return _Expected(
-        counts,
-        masses,
-        likelihood=float((voters * (total + error / 2))[used].sum()),
-        error=float(np.sqrt((voters**2 * error)[used].sum())),
-        effective=float(effective[used].min()),
-    )
+    ``mean`` and ``variance`` are sums over the voters of the distance given their partial order, at
+    ``theta``; the mean falls by the variance for each unit of θ.
+    """
+    from factorank.kernels.fitting import geometric_mean
+    from factorank.kernels.references import geometric_variance
 
+    sizes = np.arange(2.0, n + 1)
 
-def _iterate(
-    state: _State,
-    related: np.ndarray,
-    voters: np.ndarray,
-    settings: EMSettings,
-    seed: int,
-) -> tuple[_State, int, bool]:
-    """EM from one start: the last state, the number of iterations, whether it converged."""
-    for iteration in range(settings.max_iterations):
-        expected = _expect(state, related, voters, settings.samples, seed)
-        moved = _maximise(expected.counts, expected.masses, state.orders, state.phis)
-        change = max(np.abs(moved.phis - state.phis).max(), np.abs(moved.weights - state.weights).max())
-        same = all(np.array_equal(a, b) for a, b in zip(moved.orders, state.orders, strict=True))
-        state = moved
-        if same and change < settings.tolerance:
-            return state, iteration + 1, True
-    return state, settings.max_iterations, False
+    def excess(at: float) -> float:
+        expected = total * sum(geometric_mean(at, size) for size in sizes)
+        return expected - (mean - variance * (at - theta))
+
+    low, high = LEAST_THETA, LARGEST_THETA
+    low, high = max(low, theta - 1.0), min(high, theta + 1.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    after = (low + high) / 2
+    return after, total * sum(geometric_variance(after, size) for size in sizes) - variance
 
 
-def _maximise(counts: np.ndarray, masses: np.ndarray, orders: list[np.ndarray], phis: np.ndarray) -> _State:
-    """The M-step. A component that has lost all its voters keeps its law, at weight zero."""
-    n = counts.shape[-1]
-    weights, centres, spreads = masses / masses.sum(), [], phis.copy()
-    for k, mass in enumerate(masses):
-        if mass <= 1e-9 * masses.sum():
-            weights[k] = 0.0
-            centres.append(orders[k])
-            continue
-        order, _ = kemeny(counts[k], orders[k])
-        centres.append(order)
-        spreads[k] = max(fit_mallows_phi(disagreement(counts[k], order), n, mass)[0], LEAST_PHI)
-    return _State(weights / weights.sum(), centres, spreads)
+def _finish(exact: PartialLikelihood, fit: PartialFit, keep: bool) -> PartialFit:
+    """The exact maximum in θ, with swaps of neighbours in the centre while they raise the likelihood."""
+    order, theta = fit.order, fit.theta
+    theta, value = _maximum(exact.at(order), theta)
+    improved = not keep
+    while improved:
+        improved = False
+        for place in range(exact.n - 1):
+            swapped = order.copy()
+            swapped[[place, place + 1]] = swapped[[place + 1, place]]
+            if exact.at(swapped)(math.exp(-theta)) > value + 1e-9:
+                order, improved = swapped, True
+                theta, value = _maximum(exact.at(order), theta)
+    at = exact.at(order)
+    step = 1e-3 * max(theta, 0.05)
+    sides = [at(math.exp(-max(theta + shift, 0.0))) for shift in (-step, step)]
+    information = (2 * value - sum(sides)) / step**2
+    error = 1 / math.sqrt(information) if information > 0 else math.nan
+    return PartialFit(order, theta, error, likelihood=value, iterations=fit.iterations)
 
 
-def _start(above: np.ndarray, voters: np.ndarray, settings: EMSettings) -> _State:
-    """Centres from the preferences of the voters of each cluster; dispersions of one half."""
-    k = settings.components
+def _maximum(value: Callable[[float], float], start: float) -> tuple[float, float]:
+    """The θ of the largest value of a function of φ, near ``start``, by golden sections."""
+    ratio = (math.sqrt(5) - 1) / 2
+    low, high = max(start / 2, 0.0), min(2 * start + 0.05, LARGEST_THETA)
 
-    def distances(voter: int) -> np.ndarray:
-        against = (above & above[voter].T).sum((1, 2))
-        shared = against + (above & above[voter]).sum((1, 2))
-        return np.where(shared > 0, against / np.maximum(shared, 1), 0.5)
+    def at(theta: float) -> float:
+        return value(math.exp(-theta))
 
-    label = np.zeros(len(voters), dtype=np.int64)
-    if k > 1:
-        label = cluster_voters(distances, voters, k, settings.generator)
-    orders = []
-    for name in range(k):
-        counts = np.zeros(above.shape[1:])
-        for voter in np.flatnonzero(label == name):
-            counts += voters[voter] * above[voter]
-        orders.append(kemeny(counts)[0])
-    return _State(np.full(k, 1 / k), orders, np.full(k, 0.5))
+    inner, outer = high - ratio * (high - low), low + ratio * (high - low)
+    left, right = at(inner), at(outer)
+    while high - low > 1e-9 * max(high, 1.0):
+        if left >= right:
+            high, outer, right = outer, inner, left
+            inner = high - ratio * (high - low)
+            left = at(inner)
+        else:
+            low, inner, left = inner, outer, right
+            outer = low + ratio * (high - low)
+            right = at(outer)
+    theta = (low + high) / 2
+    edge = 0.0 if low == 0.0 else theta  # a maximum at the uniform law
+    best = max((theta, edge), key=at)
+    return best, at(best)

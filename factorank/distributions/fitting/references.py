@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from factorank.codes import Insertion
 from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
 from factorank.distributions.fitting.dispersion import climb, log_likelihood
+from factorank.permutations import compose, inverse
 
 EXACT_UP_TO = 18
 """The largest number of items whose reference is proven best: 2^18 sets take about a second."""
@@ -130,3 +132,28 @@ def _search(
         ends.append(improve(order))
     order, _ = max(ends, key=lambda end: end[1])
     return Reference(order, False, tuple(value for _, value in ends))
+
+
+def insertion_shares(
+    rows: np.ndarray, weights: np.ndarray, reference: np.ndarray, smoothing: float = 0.0
+) -> tuple[np.ndarray, float]:
+    """The table ``(n, n)`` of insertion probabilities, and the log-likelihood at it."""
+    n = rows.shape[1]
+    relative = compose(inverse(torch.from_numpy(reference)), torch.from_numpy(rows), check=False)
+    slots = Insertion().encode(relative, check=False).numpy()
+    cells = (slots + n * np.arange(n)).reshape(-1)
+    counts = np.bincount(cells, np.repeat(weights, n), n * n).reshape(n, n)
+    smooth = counts + smoothing * np.tri(n)
+    probs = smooth / smooth.sum(1, keepdims=True)
+    used = (counts > 0) & (probs > 0)  # a weight next to nothing may round to no share at all
+    return probs, float((counts[used] * np.log(probs[used])).sum())
+
+
+def mean_overtakes(probs: np.ndarray, reference: np.ndarray, total: float) -> tuple[np.ndarray, np.ndarray]:
+    """For each item how many of those before it in the reference it passes, on average, and its error."""
+    n = len(probs)
+    slots = np.arange(n)
+    mean = probs @ slots
+    spread = np.maximum(probs @ slots**2 - mean**2, 0.0)
+    place = np.argsort(reference)
+    return (slots - mean)[place], np.sqrt(spread / total)[place]

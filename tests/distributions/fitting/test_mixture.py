@@ -133,25 +133,38 @@ def test_more_components_than_votes_can_fill():
 
 def test_an_empty_component_keeps_weight_zero():
     from factorank.distributions.fitting import mixture, mixture_families
+    from factorank.distributions.fitting.ballots import read_ballots
     from factorank.distributions.fitting.em import EMSettings
 
     class Selfish(mixture_families.MallowsFamily):
-        """An M-step that lets all components but the first explain nothing."""
+        """All components but the first explain nothing."""
 
-        def maximise(self, rows, weights, previous):
-            law = super().maximise(rows, weights, previous)
-            law.first = not getattr(self, "met", False) if previous is None else previous.first
-            self.met = True
-            if not law.first:
-                law._log_prob = lambda orders: torch.full(orders.shape[:-1], -math.inf, dtype=torch.float64)
-            return law
+        def log_probs(self, rows, laws):
+            logs = super().log_probs(rows, laws)
+            logs[:, 1:] = -math.inf
+            return logs
 
     votes = fr.random_permutations(4, (30,), generator=generator(0))
     settings = EMSettings(max_iterations=50, tolerance=1e-6, components=2, generator=generator(1))
-    run = mixture._run(Selfish(), votes.numpy(), torch.ones(30).double().numpy(), settings)
-    assert run.shares.tolist() == [1.0, 0.0]
-    assert run.converged
-    assert math.isfinite(run.likelihood)
+    shares, laws, report = mixture.fit_by_em(Selfish(fr.Mallows), read_ballots(votes), settings)
+    assert shares.tolist() == [1.0, 0.0]
+    assert len(laws) == 2
+    assert report.converged
+    assert math.isfinite(report.log_likelihood)
+    assert "1 of 2 components are empty" in report.warnings
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_starts_find_what_few_miss(seed):
+    """Six groups of voters around orders far apart: the best of many starts is at least as good as the truth."""
+    centres = fr.random_permutations(7, (6,), generator=generator(seed))
+    law = fr.Mixture(torch.ones(6), [fr.Mallows(centre, 0.35) for centre in centres])
+    votes = votes_of(law, 900, seed)
+    fitted = fr.Mixture.fit(votes, components=6, restarts=20, max_iterations=100, generator=generator(seed))
+    assert fitted.report.log_likelihood > float(law.log_prob(votes).sum())
+    assert fitted.report.starts == 20
+    assert fitted.report.restarts[0] == pytest.approx(fitted.report.log_likelihood)
+    assert "20; the best ended at" in str(fitted.report)
 
 
 def test_stopping_early_is_said():
@@ -274,12 +287,11 @@ def test_mallows_takes_padded_orders_as_partial_orders():
 
 def test_what_is_refused_of_partial_rankings():
     votes = cut(votes_of(truth("plackett-luce"), 20))
-    with pytest.raises(FactorankError, match="'below' if the others come"):
+    with pytest.raises(FactorankError, match="say unranked='below'"):
         fr.Mixture.fit(votes, components=2, family="plackett-luce")
-    with pytest.raises(FactorankError, match="'plackett-luce' and 'mallows', not 'rim'"):
-        fr.Mixture.fit(votes, components=2, family="rim", unranked="below")
-    with pytest.raises(FactorankError, match="'plackett-luce' takes orders that end in -1"):
-        fr.Mixture.fit(fr.PartialOrders.from_orders(votes), components=2, family="plackett-luce")
+    chain = fr.PartialOrders.from_preferences([(0, 0, 1), (0, 2, 3)], 4)
+    with pytest.raises(FactorankError, match="takes rankings, with ties and items left out, not partial"):
+        fr.Mixture.fit(chain, components=2, family="plackett-luce")
     with pytest.raises(FactorankError, match="items= goes with unranked="):
         fr.Mixture.fit(votes, components=2, items=6)
 
@@ -295,7 +307,42 @@ def test_a_start_is_where_em_begins():
     ]
     with pytest.raises(FactorankError, match="start has 2 components, but 3 are fitted"):
         fr.Mixture.fit(votes, components=3, start=fitted)
-    with pytest.raises(FactorankError, match="'start'"):
-        fr.Mixture.fit(fr.PartialOrders.from_orders(votes), components=2, start=fitted)
-    with pytest.raises(FactorankError, match="complete orders has no option 'samples'"):
-        fr.Mixture.fit(votes, components=2, samples=10)
+
+
+def exact_likelihood(law, partial):
+    every = fr.permutation_at(torch.arange(math.factorial(partial.n)), partial.n)
+    agrees = partial.agrees(every[:, None].expand(-1, len(partial), -1))
+    return float(law.log_prob(every).double()[:, None].masked_fill(~agrees, -math.inf).logsumexp(0).sum())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ties_are_summed_over(family):
+    """The likelihood of tied votes is that of all orders that agree with them, for every family."""
+    votes = votes_of(truth(family), 150)
+    ranks = fr.inverse(votes) // 2
+    ranking = fr.votes.Rankings([f"item {i}" for i in range(N)], ranks)
+    options = {"smoothing": 0.1} if family == "rim" else {"penalty": 0.1} if family == "plackett-luce" else {}
+    law = fr.Mixture.fit(ranking, components=2, family=family, restarts=2, generator=generator(0), **options)
+    partial = fr.PartialOrders.from_ranks(ranks)
+    assert law.report.log_likelihood == pytest.approx(exact_likelihood(law, partial), rel=1e-9)
+    assert law.report.items[0] == "item 0"
+    history = law.report.history
+    assert all(later >= earlier - 1e-9 * abs(earlier) for earlier, later in itertools.pairwise(history))
+
+
+@pytest.mark.parametrize("family", ["mallows", "generalized-mallows", "rim"])
+def test_particles_stand_for_orders_that_are_too_many(family, monkeypatch):
+    """With no order listed, particles come close to the exact likelihood, and their error says how close."""
+    from factorank.distributions.fitting import completed
+
+    votes = subsets(votes_of(truth(family), 150), 3)
+    partial = fr.PartialOrders.from_orders(votes, unranked="incomparable", items=N)
+    monkeypatch.setattr(completed, "MOST_LISTED", 1)
+    options = {"smoothing": 0.5} if family == "rim" else {}
+    law = fr.Mixture.fit(
+        partial, components=2, family=family, restarts=1, max_iterations=8, samples=30,
+        generator=generator(0), **options,
+    )  # fmt: skip
+    error = law.report.standard_error
+    assert 0 < error < 3
+    assert abs(law.report.log_likelihood - exact_likelihood(law, partial)) < 4 * error + 0.3
