@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 NOTE = (
-    "bits: for a held-out ranking, the fewer the better, ± one standard error; * marks the fewest. RIM counts"
+    "bits: for a held-out ranking, the fewer the better, ± one standard error; * marks the fewest. more: bits"
+    " more than these, voter by voter, ± the standard error of that difference. RIM counts"
     " are smoothed by 1, Plackett-Luce logits have a penalty of 0.1, and every law is mixed with the uniform"
     " one at the weight of one voter, so that nothing is impossible."
 )
@@ -30,8 +31,12 @@ class Compare(RankingsFile):
     """The families to mix."""
     held_out: float = 0.2
     """The share of the voters to hold out."""
-    restarts: int = 5
-    """Starts of each mixture, of which the best is kept."""
+    restarts: int = 50
+    """Starts of each mixture: short runs, of which the best tenth are taken to the end."""
+    iterations: int | None = None
+    """Iterations of EM, at most."""
+    tolerance: float | None = None
+    """The gain in nats a ranking at which EM stops."""
 
     def run(self) -> None:
         import torch
@@ -39,7 +44,8 @@ class Compare(RankingsFile):
         from factorank import votes
         from factorank.votes.comparison import SMOOTHED
 
-        settings = replace(SMOOTHED, **options_for(self, votes.FitSettings), progress=True)
+        options = options_for(self, votes.FitSettings) | {"max_iterations": self.iterations}
+        settings = replace(SMOOTHED, **options, progress=True)
         generator = torch.Generator().manual_seed(self.seed)
         rankings = self.read(generator)
         train, held = rankings.split(self.held_out, generator)
@@ -61,6 +67,9 @@ def scores_table(scores: Sequence["HeldOutScore"]) -> str:
         bits = f"{score.bits:.3f}{'*' if score is best else ' '}"
         error = "–" if score.bits_se is None else f"{score.bits_se:.3f}"
         doubt = "" if score.converged else "!"
-        cells = [score.family, score.components, score.parameters, bits, error]
+        more = "" if score is best or score.difference is None else f"{score.difference:.3f}"
+        apart = "" if not more or score.difference_se is None else f"{score.difference_se:.3f}"
+        cells = [score.family, score.components, score.parameters, bits, error, more, apart]
         rows.append([*cells, f"{score.seconds:.1f}", doubt])
-    return table(["family", "components", "parameters", "bits ", "±", "seconds", ""], rows, "lrrrrrl")
+    header = ["family", "laws", "parameters", "bits ", "±", "more", "±", "seconds", ""]
+    return table(header, rows, "lrrrrrrrl")

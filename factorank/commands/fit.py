@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from factorank.commands._options import Family, RankingsFile, check_least, options_for
-from factorank.commands._text import command_line, counted, shorten, table
+from factorank.commands._text import command_line, counted, percent, shorten, table
 
 
 @dataclass(kw_only=True)
@@ -21,15 +21,21 @@ class Fit(RankingsFile):
     """How many laws a mixture has."""
     family: Family = "mallows"
     """The family of a mixture's components."""
-    restarts: int = 5
-    """Starts of a mixture, of which the best is kept."""
+    restarts: int = 50
+    """Starts of a mixture: short runs, of which the best tenth are taken to the end."""
+    iterations: int | None = None
+    """Iterations of EM or of a sampler, at most."""
+    tolerance: float | None = None
+    """At which they stop: nats a ranking for EM, a change of phi for the sampler."""
+    samples: int | None = None
+    """Draws for each voter where the fit needs any; more make its error smaller."""
     smoothing: float = 0.0
     """Added to every count of a RIM, so that slots no vote used stay possible."""
     penalty: float = 0.0
     """On the squared logits of Plackett-Luce, which keeps them finite."""
     bootstrap: int | None = None
-    """Refits to voters drawn with replacement, for the intervals; by default 100, none for Mallows
-    laws of rankings that leave items out, where each refit is slow."""
+    """Refits to voters drawn with replacement, for the intervals of places and of mixtures; by
+    default 100, none where a fit draws samples, which makes it slow."""
     out: Path | None = None
     """The folder to save law, report and picture in; by default runs/fit/FILE-MODEL."""
     picture: bool = True
@@ -44,11 +50,14 @@ class Fit(RankingsFile):
         from factorank.files import folder_made_whole, write_json
 
         check_least("bootstrap", self.bootstrap, 0)
+        for name in ("iterations", "samples"):
+            check_least(name, getattr(self, name))
         out = self.out or Path("runs") / "fit" / f"{self.file.stem}-{self.model}"
         check_place(out)
         generator = torch.Generator().manual_seed(self.seed)
         rankings = self.read(generator)
-        settings = votes.FitSettings(**options_for(self, votes.FitSettings), progress=True)
+        options = options_for(self, votes.FitSettings) | {"max_iterations": self.iterations}
+        settings = votes.FitSettings(**options, progress=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the report says it, with the names of the items
             law = votes.fit_family(self.model, rankings, settings, generator)
@@ -64,10 +73,11 @@ class Fit(RankingsFile):
             write_law(law, folder, rankings.items)
             write_json(folder / "fit.json", facts)
             if self.picture:
-                from factorank.figures import fit_figure
+                from factorank.figures import fit_figure, goodness_figure
 
                 fit_figure(facts, folder / "fit.png")
-        files = "law.json, law.safetensors, fit.json" + (", fit.png" if self.picture else "")
+                goodness_figure(facts, folder / "goodness.png")
+        files = "law.json, law.safetensors, fit.json" + (", fit.png, goodness.png" if self.picture else "")
         print(f"\nsaved in {out}: {files}")
 
 
@@ -91,17 +101,58 @@ def report(facts: dict[str, Any]) -> str:
         "converged": ("yes" if facts["converged"] else "NO") + rounds,
     }
     if (exact := facts["consensus_exact"]) is not None:
-        figures["consensus"] = "proven best" if exact else "a local optimum, not proven best"
+        figures["reference order"] = "proven best" if exact else "the best that a search came to, not proven"
+        figures["free parameters"] = f"{facts['parameters']}; AIC and BIC do not count the reference order"
+    if facts.get("restarts"):
+        figures["starts"] = spread(facts["starts"], facts["restarts"])
     lines += [f"  {name:<15}  {value}" for name, value in figures.items()]
+    lines += ["", *goodness_lines(facts)]
     for text in facts["warnings"]:
         lines += textwrap.wrap("warning: " + name_items(text, items), 79, subsequent_indent="  ")
     if facts["refits"]:
         refits = counted(facts["refits"], "refit")
-        lines += ["", f"Intervals hold 95% of {refits} to voters drawn with replacement."]
+        which = "Intervals" if len(parts) > 1 else "Intervals of places"
+        lines += ["", f"{which} hold 95% of {refits} to voters drawn with replacement."]
     elif facts["voters"] < FEWEST_VOTERS:
         there = "there is 1 voter" if facts["voters"] == 1 else f"there are {facts['voters']} voters"
         lines += ["", f"No intervals: {there}, and fewer than {FEWEST_VOTERS} say nothing of others."]
     return "\n".join(lines)
+
+
+def spread(starts: int, ends: list[float]) -> str:
+    """How far the ends of the starts that were taken to the end lie apart."""
+    lower = [f"{ends[0] - value:.1f}" for value in ends[1:4]]
+    return f"{starts}, the best ends lower by {', '.join(lower)} nats" if lower else str(starts)
+
+
+def goodness_lines(facts: dict[str, Any]) -> list[str]:
+    """Expected against observed, and what the votes alone say."""
+    fit, items = facts["goodness"], facts["items"]
+    lines = []
+    if fit["voters"]:
+        gaps = [b - a for a, b in zip(fit["first_expected"], fit["first_observed"], strict=True)]
+        item = max(range(len(items)), key=lambda item: abs(gaps[item]))
+        shown = f"{percent(fit['first_expected'][item])}% expected, {percent(fit['first_observed'][item])}%"
+        test = f"chi-square {fit['chi_square']:.1f}, p = {fit['p_value']:.2g}"
+        lines += [
+            f"  first places     {test}",
+            f"    worst          {shorten(items[item], 24)}: {shown} observed",
+        ]
+    if fit["residual_pairs"]:
+        a, b, expected, observed, score = fit["residual_pairs"][0]
+        shown = f"{percent(expected)}% expected, {percent(observed)}% observed"
+        lines += [
+            f"  worst pair       {shorten(a, 24)} above {shorten(b, 24)}:",
+            f"                   {shown} ({score:+.1f} standard errors)",
+        ]
+    winner = facts["condorcet_winner"]
+    lines.append(
+        f"  Condorcet        {'no winner' if winner is None else f'{shorten(winner, 40)} beats all others'}"
+    )
+    for name, method in facts["consensus_methods"].items():
+        top = ", ".join(shorten(items[item], 12) for item in method["order"][:3])
+        lines.append(f"  {name:<15}  {shorten(top, 40)}, …  distance {method['distance']:.3f}")
+    return lines
 
 
 def name_items(text: str, items: list[str]) -> str:

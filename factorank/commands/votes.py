@@ -12,9 +12,10 @@ class Votes:
     """Compare the classical families and their mixtures on real votes, held out."""
 
     data: Path
-    """The folder that holds preflib/ (00001-00000002.soi, 00009-0000000[12].soc) and jester/."""
+    """The folder that holds preflib/ (00001-00000002.soi, 00009-0000000[12].soc, 00014-00000001.soc)
+    and jester/."""
     sets: tuple[str, ...] = ()
-    """Only these: courses-2003, courses-2004, dublin-west-2002, jester."""
+    """Only these: courses-2003, courses-2004, dublin-west-2002, sushi, jester."""
     families: tuple[str, ...] = ()
     """Only these: uniform, mallows, generalized-mallows, rim, plackett-luce."""
     out: Path = Path("runs/votes")
@@ -37,9 +38,10 @@ class Votes:
         jobs = votes.jobs(self.data, self.sets, self.families)
         file = self.out / "votes.jsonl"
         rows = read_json_lines(file) if file.exists() else []
-        for job in tqdm(jobs, unit=" laws", disable=None):
-            rows = votes.with_row(rows, job.row() | about)
-            write_results(file, rows)  # after each law: a killed run keeps what it has
+        for job in tqdm(jobs, unit=" splits", disable=None):
+            for row in job.rows():
+                rows = votes.with_row(rows, row | about)
+            write_results(file, rows)  # after each split: a killed run keeps what it has
         votes_figure(file, self.out / "votes.png")
         print(votes_table(rows))
         print(f"\nwritten to {self.out}: votes.jsonl, votes.png")

@@ -28,7 +28,7 @@ from factorank.files import folder_made_whole, write_json, write_whole
 
 FORMAT, VERSION = "factorank law", 1
 JSON, TENSORS = "law.json", "law.safetensors"
-_OURS = {JSON, TENSORS, "fit.json", "fit.png"}
+_OURS = {JSON, TENSORS, "fit.json", "fit.png", "goodness.png"}
 
 
 class LawFileError(FactorankError):
@@ -177,8 +177,8 @@ def _report(plain: dict[str, Any]) -> FitReport:
     facts = {name: value for name, value in plain.items() if name in names}
     for name, value in facts.items():
         if isinstance(value, list):
-            facts[name] = tuple(value) if name == "warnings" else tuple(map(float, value))
-        elif isinstance(value, str) and name != "family":
+            facts[name] = tuple(value) if name in ("warnings", "items") else tuple(map(float, value))
+        elif isinstance(value, str) and name not in ("family", "parameter"):
             facts[name] = float(value)
     return FitReport(**facts)
 

@@ -87,6 +87,58 @@ def fit_figure(facts: dict[str, Any], path: AnyPath) -> None:
     save(figure, path)
 
 
+def goodness_figure(facts: dict[str, Any], path: AnyPath) -> None:
+    """Expected against observed shares: first places, pairs, and the residuals of places.
+
+    ``facts`` are those of ``fit.json``. A point on the diagonal is as expected; bars are two standard errors.
+    """
+    fit, names = facts["goodness"], facts["items"]
+    figure, axes = panels(1, 3, 13, 4.4)
+    first, pairs, places = axes[0]
+    _draw_shares(first, fit["first_expected"], fit["first_observed"], fit["voters"], "first places")
+    for name, x, y in zip(names, fit["first_expected"], fit["first_observed"], strict=True):
+        if len(names) <= 20:
+            short = name if len(name) <= 14 else name[:13] + "…"
+            first.annotate(short, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=7)
+    above = [
+        (fit["pairs_expected"][a][b], fit["pairs_observed"][a][b])
+        for a in range(len(names))
+        for b in range(a)
+        if fit["pairs_observed"][a][b] is not None
+    ]
+    _draw_shares(pairs, [x for x, _ in above], [y for _, y in above], 0, "pairs: first above second")
+    gaps = [
+        [0.0 if o is None else o - e for e, o in zip(expected, observed, strict=True)]
+        for expected, observed in zip(fit["places_expected"], fit["places_observed"], strict=True)
+    ]
+    largest = max(max(abs(gap) for gap in row) for row in gaps) or 1.0
+    image = places.imshow(gaps, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
+    places.set_title("places: observed less expected", fontsize=10)
+    places.set_xlabel("place")
+    step = 1 if len(names) <= 30 else 10
+    places.set_xticks(range(step - 1, len(names), step), range(step, len(names) + 1, step))
+    short = [name if len(name) <= 18 else name[:17] + "…" for name in names]
+    places.set_yticks(range(len(names)), short, fontsize=8 if len(names) <= 30 else 5)
+    figure.colorbar(image, ax=places).ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+    figure.suptitle(f"{facts.get('title') or facts.get('file') or ''}\n{facts['family']}", fontsize=10)
+    save(figure, path)
+
+
+def _draw_shares(axis: Any, expected: list[float], observed: list[float], voters: float, title: str) -> None:
+    """Observed over expected shares, in percent of the voters, with the diagonal."""
+    errors = [2 * (x * (1 - x) / voters) ** 0.5 for x in expected] if voters else None
+    style = {"fmt": "o", "markersize": 4, "elinewidth": 0.7, "color": "tab:blue", "alpha": 0.8}
+    axis.errorbar(expected, observed, errors, **style)
+    ends = [min([*expected, *observed], default=0.0), max([*expected, *observed], default=1.0)]
+    axis.plot(ends, ends, color="black", linewidth=0.7)
+    axis.set_title(title, fontsize=10)
+    axis.set_xlabel("expected")
+    axis.set_ylabel("observed")
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+    axis.grid(alpha=0.3)
+
+
 def _draw_component(axis: Any, part: dict[str, Any], names: list[str], highest: float) -> Any:
     """The heat map of a component; the image is for the colour bar."""
     from matplotlib import patheffects as effects

@@ -91,7 +91,7 @@ def draw_particles(relation, reference, sums, logs, orders, spare, log_weights, 
             parents[s] = parent
         for s in range(samples):
             spare[s, : i + 1] = orders[parents[s], : i + 1]
-        orders[:, : i + 1] = spare[:, : i + 1]
+        orders[:, : i + 1] = spare[:samples, : i + 1]
         log_weights[:] = 0.0
     largest, total = log_weights.max(), 0.0
     for s in range(samples):

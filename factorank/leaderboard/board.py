@@ -10,7 +10,7 @@ from torch import Tensor
 from factorank.distributions.comparisons import BradleyTerry, ComparisonLaw, Covariance, Davidson, RaoKupper
 from factorank.distributions.comparisons.battles import collect
 from factorank.distributions.comparisons.fitting import Fitted, fit_battles
-from factorank.distributions.fitting.report import FitError, FitWarning
+from factorank.distributions.fitting.errors import FitError, FitWarning
 from factorank.distributions.thurstone import Thurstone
 from factorank.leaderboard.battles import battle_table
 from factorank.leaderboard.ranks import (

@@ -5,7 +5,10 @@
 * Fit: :func:`fit_family` fits a law of one of the :data:`FAMILIES` with :class:`FitSettings`, mixtures
   included. Top lists and rankings of subsets are fitted where the family allows it.
 * Judge: :func:`compare` scores all families on held-out voters, :func:`bootstrap` refits a law to voters
-  drawn with replacement, :func:`summary` gives consensus, parameters and their intervals.
+  drawn with replacement, :func:`summary` gives consensus, parameters and their intervals. :func:`goodness`
+  sets first places, pairs and places beside those that a law expects, :func:`likelihood_ratio` tests a law
+  against a larger one, :func:`pairwise` and :func:`consensus_methods` look at the votes alone.
+* Believe: :func:`mallows_posterior` and :func:`plackett_luce_posterior`.
 * Use: :func:`log_prob` and :func:`bits` give the probability of rankings, partial ones included.
   :func:`open_law` opens a saved law or a trained model. :func:`training_orders` gives the orders that
   :func:`factorank.train` learns from.
@@ -26,22 +29,40 @@
 from factorank.data.rankings import Rankings, read_rankings, write_rankings
 from factorank.votes.comparison import HeldOutScore, compare, score_family
 from factorank.votes.families import FAMILIES, FitSettings, bootstrap, family_of, fit_family
+from factorank.votes.goodness import Goodness, goodness, likelihood_ratio
 from factorank.votes.law_summary import summary
+from factorank.votes.pairs import Pairwise, consensus_methods, pairwise
+from factorank.votes.posterior import (
+    MallowsPosterior,
+    PlackettLucePosterior,
+    mallows_posterior,
+    plackett_luce_posterior,
+)
 from factorank.votes.probability import bits, log_prob
 from factorank.votes.reading import open_law, prepared, read_votes, training_orders, write_items
 
 __all__ = [
     "FAMILIES",
     "FitSettings",
+    "Goodness",
     "HeldOutScore",
+    "MallowsPosterior",
+    "Pairwise",
+    "PlackettLucePosterior",
     "Rankings",
     "bits",
     "bootstrap",
     "compare",
+    "consensus_methods",
     "family_of",
     "fit_family",
+    "goodness",
+    "likelihood_ratio",
     "log_prob",
+    "mallows_posterior",
     "open_law",
+    "pairwise",
+    "plackett_luce_posterior",
     "prepared",
     "read_rankings",
     "read_votes",

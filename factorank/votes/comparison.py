@@ -4,15 +4,16 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from factorank.data.rankings import Rankings
 from factorank.distributions import FitWarning, Uniform
 from factorank.distributions.fitting.em import rounds
-from factorank.votes.families import FAMILIES, PARTLY_FITTED, PARTLY_MIXED, FitSettings, fit_family
-from factorank.votes.probability import log_prob
+from factorank.votes.families import EXACT_ON_TOPS, FAMILIES, FitSettings, fit_family
+from factorank.votes.probability import LARGEST_SUMMED, log_prob
 
 SMOOTHED = FitSettings(components=3, smoothing=1.0, penalty=0.1)
 """The default settings of a comparison: a slot that no vote used stays possible, and logits stay finite."""
@@ -32,6 +33,12 @@ class HeldOutScore:
     converged: bool
     seconds: float
     """Time of the fit."""
+    voter_bits: Tensor = field(repr=False, compare=False)
+    """Of each row held out."""
+    difference: float | None = None
+    """Mean bits more than the best law of a comparison, voter by voter; None outside one."""
+    difference_se: float | None = None
+    """Standard error of the difference: small where two laws find the same rankings hard."""
 
 
 def compare(
@@ -39,7 +46,7 @@ def compare(
     held_out: Rankings,
     settings: FitSettings = SMOOTHED,
     *,
-    mixtures: Sequence[str] = PARTLY_MIXED,
+    mixtures: Sequence[str] = EXACT_ON_TOPS,
     seed: int = 0,
 ) -> list[HeldOutScore]:
     """Fit every family to ``train`` and score it on ``held_out``: see :func:`score_family`.
@@ -56,20 +63,41 @@ def compare(
     """
     laws = laws_to_compare(train, settings.components, mixtures)
     quiet = replace(settings, progress=False)
-    return [
+    scores = [
         score_family(train, held_out, *laws[number], quiet, seed)
         for number in rounds(len(laws), settings.progress, "laws")
     ]
+    return with_differences(scores, held_out)
+
+
+def with_differences(scores: Sequence[HeldOutScore], held_out: Rankings) -> list[HeldOutScore]:
+    """The scores with their differences to the best of them, paired by voter."""
+    best = min(scores, key=lambda score: score.bits)
+    paired = []
+    for score in scores:
+        mean, error = _mean(score.voter_bits - best.voter_bits, held_out)
+        paired.append(replace(score, difference=mean, difference_se=error))
+    return paired
+
+
+def _mean(values: Tensor, held_out: Rankings) -> tuple[float, float | None]:
+    """The mean over the voters, and its standard error; None for a single voter."""
+    weights = held_out.weights / held_out.voters
+    mean = float(values @ weights)
+    variance = float((values - mean) ** 2 @ weights)
+    return mean, math.sqrt(variance / (held_out.voters - 1)) if held_out.voters > 1 else None
 
 
 def laws_to_compare(rankings: Rankings, components: int, mixtures: Sequence[str]) -> list[tuple[str, int]]:
-    """The families, and numbers of components, that can be fitted to the rankings.
+    """The families, and numbers of components, whose probability of the rankings is exact.
 
-    >>> laws_to_compare(Rankings.from_orders(torch.tensor([[1, -1, -1]])), 2, ["rim", "mallows"])
+    >>> tops = Rankings.from_orders(torch.tensor([[1, -1, -1, -1, -1, -1, -1, -1, -1]]))
+    >>> laws_to_compare(tops, 2, ["rim", "mallows"])
     [('uniform', 1), ('mallows', 1), ('mallows', 2), ('plackett-luce', 1)]
     """
-    fitted = FAMILIES if rankings.complete else PARTLY_FITTED
-    mixed = [name for name in mixtures if rankings.complete or name in PARTLY_MIXED]
+    exact = rankings.complete or rankings.n <= LARGEST_SUMMED
+    fitted = FAMILIES if exact else ("uniform", *EXACT_ON_TOPS)
+    mixed = [name for name in mixtures if name in fitted]
     return [
         (name, count)
         for name in fitted
@@ -106,9 +134,6 @@ def score_family(
     fitted = log_prob(law, held_out, settings.unranked).double()
     share = 1 / (train.voters + 1)
     nats = torch.logaddexp(fitted + math.log(1 - share), uniform + math.log(share))
-    bits, weights = -nats / math.log(2), held_out.weights
-    mean = (bits * weights).sum() / weights.sum()
-    variance = ((bits - mean) ** 2 * weights).sum() / weights.sum()
-    bits_se = float((variance / (held_out.voters - 1)).sqrt()) if held_out.voters > 1 else None
+    bits = -nats / math.log(2)
     fit = (law.report.parameters, law.report.converged) if law.report else (0, True)
-    return HeldOutScore(family, components, float(mean), bits_se, *fit, seconds)
+    return HeldOutScore(family, components, *_mean(bits, held_out), *fit, seconds, bits)

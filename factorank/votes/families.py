@@ -24,10 +24,8 @@ _KINDS: dict[str, Any] = {
 FAMILIES = tuple(_KINDS)
 MIXED = ("mallows", "generalized-mallows", "rim", "plackett-luce")
 """The families of a mixture's components."""
-PARTLY_MIXED = ("mallows", "plackett-luce")
-"""The families whose mixtures can be fitted to rankings that leave items out."""
-PARTLY_FITTED = ("uniform", *PARTLY_MIXED, "mixture")
-"""The families that can be fitted to rankings that leave items out."""
+EXACT_ON_TOPS = ("mallows", "plackett-luce")
+"""The families, and their mixtures, that give top lists an exact probability whatever the number of items."""
 FEWEST_VOTERS = 5
 """Draws from fewer voters than these are too much alike: the intervals would seem narrow."""
 
@@ -42,12 +40,14 @@ class FitSettings:
     """The family of a mixture's components."""
     unranked: Unranked | None = None
     """What a ranking says of the items it leaves out: "below", "incomparable", or None if it ranks all."""
-    restarts: int = 5
+    restarts: int = 50
     """Starts of a mixture, of which the best is kept."""
-    max_iterations: int = 200
-    """Iterations of EM, at most."""
+    max_iterations: int | None = None
+    """Iterations of EM or of a sampler, at most; None is the default of the fit."""
     tolerance: float | None = None
-    """At which the EM of a mixture stops; None is the default of :meth:`factorank.Mixture.fit`."""
+    """At which they stop; None is the default of the fit."""
+    samples: int | None = None
+    """Draws where a fit needs any; None is the default of the fit."""
     smoothing: float = 0.0
     """Added to every count of a RIM."""
     penalty: float = 0.0
@@ -71,9 +71,8 @@ def fit_family(
 ) -> PermutationDistribution:
     """The law of a family (one of :data:`FAMILIES`) with the highest likelihood of the rankings.
 
-    Rankings that leave items out can be fitted by the families :data:`PARTLY_FITTED`, with
-    ``settings.unranked``. A mixture begins EM at the mixture ``start``; a RIM keeps the reference of
-    ``start``.
+    Rankings that leave items out are fitted with ``settings.unranked``. A mixture begins EM at the mixture
+    ``start``; a RIM keeps the reference of ``start``.
 
     >>> votes = Rankings.from_orders(torch.tensor([[0, 1, 2], [0, 1, 2], [1, 0, 2]]))
     >>> fit_family("mallows", votes)
@@ -83,27 +82,22 @@ def fit_family(
     if name not in FAMILIES:
         known = ", ".join(FAMILIES)
         raise FactorankError(f"there is no family {name!r}; there are {known}", parameter="family")
-    unmixed = name == "mixture" and settings.family not in PARTLY_MIXED
-    if not rankings.complete and (name not in PARTLY_FITTED or unmixed):
-        what = f"a mixture of {settings.family}" if name == "mixture" else name
-        raise FactorankError(
-            f"{what} is fitted to complete rankings only; rankings that leave items out can be fitted by"
-            " uniform, mallows, plackett-luce and mixtures of the last two"
-        )
     if name == "uniform":
         return laws.Uniform(rankings.n, dtype=torch.float64)
-    options: dict[str, Any] = {} if rankings.complete else {"unranked": settings.unranked}
-    if name == "mixture" or (name == "mallows" and not rankings.complete):  # fitted by EM
-        options |= {"max_iterations": settings.max_iterations, "generator": generator}
+    options: dict[str, Any] = {"unranked": None if rankings.complete else settings.unranked}
+    iterated = ["max_iterations", "tolerance"] + (["samples"] if name != "plackett-luce" else [])
+    options |= {option: getattr(settings, option) for option in iterated if getattr(settings, option)}
+    if name != "plackett-luce":
+        options["generator"] = generator
     if name == "mixture":
-        names = ["components", "family", "restarts", "tolerance", "progress"]
+        names = ["components", "family", "restarts", "progress"]
         options |= {"start": start} | {option: getattr(settings, option) for option in names}
     strength = {"rim": "smoothing", "plackett-luce": "penalty"}
     if option := strength.get(settings.family if name == "mixture" else name):
         options[option] = getattr(settings, option)
-    if isinstance(start, laws.RIM):
+    if isinstance(start, laws.RIM) and rankings.complete and rankings.strict:
         options["reference"] = start.reference
-    return _KINDS[name].fit(rankings.to_padded_orders(), weights=rankings.weights, **options)
+    return _KINDS[name].fit(rankings, **options)
 
 
 def bootstrap(
@@ -117,9 +111,8 @@ def bootstrap(
     """``count`` laws of the family of ``law``, each fitted to as many voters drawn with replacement.
 
     ``settings`` are those of the fit of ``law``. A RIM keeps its reference. A mixture begins EM at ``law``,
-    so that its components keep their numbers; a mixture of Mallows laws needs complete rankings. There are
-    100 refits unless ``count`` says otherwise, none for Mallows laws of rankings that leave items out, where
-    each refit is slow, and none if there are fewer than 5 voters.
+    so that its components keep their numbers. There are 100 refits unless ``count`` says otherwise, none
+    where a fit draws samples, which makes it slow, and none if there are fewer than 5 voters.
 
     Efron, "Bootstrap methods: another look at the jackknife", 1979.
 
@@ -134,13 +127,9 @@ def bootstrap(
     if isinstance(law, laws.Mixture):
         quiet = replace(quiet, components=len(law.components), family=family_of(law.components[0]))
         quiet = replace(quiet, max_iterations=100, tolerance=1e-5)
-    slow = not rankings.complete and (quiet.family if family == "mixture" else family) != "plackett-luce"
+    slow = law.report is not None and law.report.standard_error is not None
     if count is None or rankings.voters < FEWEST_VOTERS:
         count = 0 if slow or rankings.voters < FEWEST_VOTERS else 100
-    if slow and family == "mixture" and count:
-        raise FactorankError(
-            "a mixture of Mallows laws fitted to rankings that leave items out has no bootstrap intervals"
-        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", laws.FitWarning)  # the fit of the law has warned already
         return [

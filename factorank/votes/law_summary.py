@@ -11,12 +11,11 @@ from factorank import distributions as laws
 from factorank.data.rankings import Rankings
 from factorank.distributions import Mixture, PermutationDistribution
 from factorank.distributions.fitting.checks import Unranked
-from factorank.errors import DistributionError
 from factorank.permutations import inverse
+from factorank.votes.families import FEWEST_VOTERS
+from factorank.votes.goodness import expected_places, goodness
+from factorank.votes.pairs import consensus_methods, pairwise
 from factorank.votes.probability import log_prob
-
-SAMPLES = 20_000
-"""Draws that estimate marginals without a feasible formula."""
 
 
 def summary(
@@ -28,8 +27,9 @@ def summary(
 ) -> dict[str, Any]:
     """The facts about a law fitted to rankings, as JSON can hold them.
 
-    Places count from 1. With ``refits`` (:func:`factorank.votes.bootstrap`) every number has an interval, the
-    middle 95% of theirs.
+    Places count from 1. The intervals of the parameters of a single law are those of ``law.report``. With
+    ``refits`` (:func:`factorank.votes.bootstrap`) places, and the parameters of mixtures, have intervals as
+    well, the middle 95% of theirs.
 
     >>> from factorank import votes
     >>> rankings = Rankings(["a", "b", "c"], torch.tensor([[0, 1, 2], [1, 0, 2]]), torch.tensor([60, 40]))
@@ -50,12 +50,23 @@ def summary(
         facts |= {name: getattr(report, name) for name in names}
         facts["bits_se"] = _bits(report.standard_error, rankings.voters) if report.standard_error else None
         facts |= {"consensus_exact": report.exact, "warnings": list(report.warnings)}
+        facts |= {"starts": report.starts, "restarts": list(report.restarts)}
+        facts["monte_carlo_error"] = report.monte_carlo_error
+    facts["goodness"] = goodness(law, rankings, unranked, generator).facts()
+    table, methods = pairwise(rankings, unranked), consensus_methods(rankings, unranked)
+    facts["pairs"] = table.wins.tolist()
+    facts["condorcet_winner"] = table.condorcet_winner
+    facts["consensus_methods"] = {
+        name: {"order": found.order.tolist(), "distance": found.distance} for name, found in methods.items()
+    }
     components = law.components if isinstance(law, Mixture) else (law,)
     weights = law.weights.tolist() if isinstance(law, Mixture) else [1.0]
     facts["components"] = []
     for number, (weight, component) in enumerate(zip(weights, components, strict=True)):
         again = [refit.components[number] if isinstance(refit, Mixture) else refit for refit in refits]
         part = _component(component, again, generator) | {"weight": weight}
+        if rankings.voters < FEWEST_VOTERS:
+            part["intervals"] = None
         if isinstance(law, Mixture):
             shares = [float(refit.weights[number]) for refit in refits if isinstance(refit, Mixture)]
             part["weight_interval"] = _interval(torch.tensor(shares)[:, None])[0] if shares else None
@@ -66,16 +77,12 @@ def summary(
 def _component(
     law: PermutationDistribution, refits: Sequence[PermutationDistribution], generator: torch.Generator | None
 ) -> dict[str, Any]:
-    try:
-        marginals, exact = law.marginals().double(), True
-    except DistributionError:
-        marginals, exact = law.marginals(samples=SAMPLES, generator=generator).double(), False
+    marginals = expected_places(law, generator)
     name, values = parameters(law)
     part: dict[str, Any] = {
         "consensus": law.mode.tolist(),
         "mean_places": (marginals @ torch.arange(1, law.n + 1, dtype=marginals.dtype)).tolist(),
         "marginals": marginals.tolist(),
-        "marginals_exact": exact,
         "place_intervals": None,
         "parameter": name,
         "intervals": None,
@@ -84,7 +91,10 @@ def _component(
     if refits:
         places = torch.stack([inverse(refit.mode) for refit in refits]).double() + 1
         part["place_intervals"] = _interval(places, whole=True)
-    if refits and values.numel():
+    if law.report is not None and law.report.values:
+        part["errors"] = [None if math.isnan(error) else error for error in law.report.errors]
+        part["intervals"] = [None if math.isnan(end[0]) else list(end) for end in law.report.intervals()]
+    elif refits and values.numel():
         part["intervals"] = _interval(torch.stack([parameters(refit)[1] for refit in refits]))
     return part
 

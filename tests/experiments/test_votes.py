@@ -19,7 +19,7 @@ def folder(tmp_path):
     generator = torch.Generator().manual_seed(0)
     (tmp_path / "preflib").mkdir()
     (tmp_path / "jester").mkdir()
-    for name, n in (("00009-00000001.soc", 4), ("00009-00000002.soc", 3)):
+    for name, n in (("00009-00000001.soc", 4), ("00014-00000001.soc", 4), ("00009-00000002.soc", 3)):
         orders = fr.Mallows(torch.arange(n), 0.5).sample((60,), generator=generator)
         write_rankings(Rankings.from_orders(orders), tmp_path / "preflib" / name)
     orders[:30, 1:] = -1
@@ -60,8 +60,15 @@ def test_every_law_is_scored_on_the_same_voters(folder, capsys, monkeypatch):
         assert not any(isinstance(value, dict | list) for value in row.values())
     laws = {(row["data"], row["family"], row["components"], row["seed"]) for row in rows}
     assert len(laws) == len(rows)
-    assert {row["data"] for row in rows} == {"courses-2003", "courses-2004", "dublin-west-2002", "jester"}
-    assert ("dublin-west-2002", "rim", 1, 0) not in laws  # not fitted to partial rankings
+    sets = {"courses-2003", "courses-2004", "dublin-west-2002", "sushi", "jester"}
+    assert {row["data"] for row in rows} == sets
+    assert ("dublin-west-2002", "rim", 1, 0) in laws
+    for data, seed in {(row["data"], row["seed"]) for row in rows}:
+        split = [row for row in rows if (row["data"], row["seed"]) == (data, seed)]
+        best = min(split, key=lambda row: row["bits"])
+        assert best["difference"] == 0
+        for row in split:
+            assert row["difference"] == pytest.approx(row["bits"] - best["bits"], abs=1e-9)
     assert ("dublin-west-2002", "plackett-luce", 2, 0) in laws
     assert ("jester", "plackett-luce", 2, 0) in laws
     assert {row["voters"] + row["held_out"] for row in rows if row["data"] == "jester"} == {49}

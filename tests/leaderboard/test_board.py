@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.distributions.fitting.report import FitWarning
+from factorank.distributions.fitting.errors import FitWarning
 from factorank.errors import RankingsError
 
 SCORES = torch.tensor([1.0, 0.9, 0.0, -1.5], dtype=torch.float64)

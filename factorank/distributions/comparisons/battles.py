@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.fitting.report import FitError
+from factorank.distributions.fitting.errors import FitError
 
 FIRST, SECOND, TIE = 0, 1, 2
 LARGEST_TABLE = 4_000_000

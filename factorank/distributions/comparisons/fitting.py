@@ -12,8 +12,8 @@ from factorank.distributions.comparisons.ascent import Design, climb, gauged, sl
 from factorank.distributions.comparisons.battles import TIE, Battles
 from factorank.distributions.comparisons.links import Link
 from factorank.distributions.fitting.choices import explain
+from factorank.distributions.fitting.errors import FitError
 from factorank.distributions.fitting.graphs import strongly_connected
-from factorank.distributions.fitting.report import FitError
 
 Covariance = Literal["information", "sandwich"]
 

@@ -18,6 +18,7 @@ from factorank.distributions.fitting.checks import (
 )
 from factorank.distributions.fitting.errors import FitError
 from factorank.distributions.partial_orders import PartialOrders
+from factorank.permutations import check_integer
 
 Votes = Tensor | Rankings | PartialOrders
 """Orders ``(*batch, n)``, which may end in -1; rankings of named items; or partial orders."""
@@ -99,11 +100,12 @@ def read_ballots(
         return _from_partial(votes, weights, unranked, items)
     if unranked is None and items is not None:
         raise FitError("items= goes with unranked=, which says how the items left out are ranked")
-    if unranked is None:
+    check_integer(votes, "a fit takes orders")
+    if unranked is None and not bool((votes == -1).any()):
         ranks = np.argsort(complete_orders(votes), axis=1)
     else:
         rows, _, n = padded_orders(votes, unranked, items)
-        ranks = ranks_of_padded(rows, n, left_out=-1)
+        ranks = ranks_of_padded(rows, n, left_out=-1).astype(np.int64)
         ranks = _with_bottom(ranks) if unranked == "below" else ranks
     return Ballots(ranks, row_weights(weights, tuple(votes.shape[:-1])), votes.device)
 
@@ -133,7 +135,7 @@ def _from_partial(
         raise FitError(f"a fit needs at least one voter and one item, not {votes}")
     above, row = votes.above.cpu().numpy(), row_weights(weights, (len(votes),))
     higher = above.sum(1)
-    compared = above.any(1) | above.any(2) | (not above.any())
+    compared = np.asarray(above.any(1) | above.any(2) | (not above.any()))
     ranks = _dense(np.where(compared, higher, -1))
     said = (ranks[:, :, None] < ranks[:, None, :]) & compared[:, :, None] & compared[:, None, :]
     if (said == above).all():  # the items compared are in levels

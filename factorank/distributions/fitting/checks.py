@@ -15,21 +15,11 @@ Unranked = Literal["below", "incomparable"]
 """The items that a ranking leaves out come after all listed ones, or are incomparable with them."""
 
 
-def complete_votes(orders: Tensor, weights: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-    """Orders ``(*batch, n)`` as int64 ``(rows, n)``, and their weights ``(rows,)``, both checked."""
-    return complete_orders(orders), row_weights(weights, tuple(orders.shape[:-1]))
-
-
 def complete_orders(orders: Tensor) -> np.ndarray:
     """``orders`` ``(*batch, n)`` as int64 ``(rows, n)``, or an error that names the row."""
     check_integer(orders, "a fit takes orders")
     _check_some(orders)
     _check_base(orders)
-    if (row := _first((as_rows(orders) == -1).any(1))) is not None:
-        raise PermutationError(
-            f"{row_name(orders, row)} holds -1, the mark of a place left empty: say unranked='below' if the"
-            " items left out come after the others, unranked='incomparable' if nothing is known of them"
-        )
     check_permutation(orders, "a fit takes")
     return as_rows(orders).to("cpu", torch.int64).numpy()
 

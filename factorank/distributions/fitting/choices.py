@@ -52,29 +52,34 @@ def tied_above(ranks: np.ndarray) -> np.ndarray:
     np.add.at(levels, (np.arange(len(ranks))[:, None], ranks), 1)  # -1: the last column
     rows = np.arange(len(ranks))
     levels[rows, np.maximum(ranks.max(1), 0)] = 0
-    return (levels[:, :-1] > 1).any(1)
+    return np.asarray((levels[:, :-1] > 1).any(1))
 
 
 def standard_errors(data: Choices, logits: np.ndarray, penalty: float) -> np.ndarray:
     """Of logits of mean zero, from the curvature of the likelihood; NaN where that would take long."""
-    from factorank.kernels.fitting import choice_likelihood, hessian_product
-
     n = len(logits)
     if n * len(data.items) > MOST_WORK:
         return np.full(n, np.nan)
+    information = curvature(data, logits) + penalty * np.eye(n)
+    # The likelihood does not change along the ones: that direction is taken out.
+    scale = max(float(np.trace(information)) / n, 1e-300)
+    inverse = np.linalg.inv(information + np.full((n, n), scale / n))
+    centre = np.eye(n) - 1 / n
+    return np.sqrt(np.maximum(np.diag(centre @ inverse @ centre), 0.0))
+
+
+def curvature(data: Choices, logits: np.ndarray) -> np.ndarray:
+    """Minus the Hessian of the log-likelihood: ``(n, n)``."""
+    from factorank.kernels.fitting import choice_likelihood, hessian_product
+
+    n = len(logits)
     table = (data.items, data.starts, data.stages, data.weights)
     inverse, gradient, diagonal = np.empty(len(data.items)), np.empty(n), np.empty(n)
     choice_likelihood(*table, logits, inverse, gradient, diagonal)
-    curvature = np.empty((n, n))
+    result = np.empty((n, n))
     for item in range(n):
-        hessian_product(*table, logits, inverse, np.eye(n)[item], curvature[item])
-    curvature += penalty * np.eye(n)
-    # The likelihood does not change along the ones: that direction is taken out.
-    centred = (
-        np.linalg.inv(curvature + np.full((n, n), np.trace(curvature) / n / n)) if n > 1 else np.zeros((1, 1))
-    )
-    mean = np.eye(n) - 1 / n
-    return np.sqrt(np.maximum(np.diag(mean @ centred @ mean), 0.0))
+        hessian_product(*table, logits, inverse, np.eye(n)[item], result[item])
+    return result
 
 
 def beats(data: Choices, n: int) -> np.ndarray:

@@ -82,9 +82,7 @@ class Rows:
             return np.stack(each)
         first, second = np.triu_indices(n, 1)
         signed = weights.T @ self.pairs
-        ordered = (
-            weights.sum(0)[:, None] if self.strict else weights.T @ np.abs(self.pairs)
-        )
+        ordered = weights.sum(0)[:, None] if self.strict else weights.T @ np.abs(self.pairs)
         counts = np.zeros((k, n, n))
         counts[:, first, second] = (ordered + signed) / 2
         counts[:, second, first] = (ordered - signed) / 2
@@ -229,8 +227,8 @@ class SampledData(Data):
     def likelihood(
         self, family: LogProbs, shares: np.ndarray, laws: Sequence[Any]
     ) -> tuple[float, float | None]:
-        repeats = 6
-        runs = np.stack([self._draw(laws, self.seed + 1 + number)[2] for number in range(repeats)])
+        repeats, apart = 6, 2**40  # seeds that differ in low bits alone share random numbers
+        runs = np.stack([self._draw(laws, self.seed + apart * (1 + number))[2] for number in range(repeats)])
         with np.errstate(divide="ignore"):
             values = runs + np.log(shares)[:, None]
         top = values.max((0, 1))

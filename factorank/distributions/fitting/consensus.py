@@ -6,8 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.fitting.checks import complete_votes
+from factorank.distributions.fitting.ballots import Votes, read_ballots
+from factorank.distributions.fitting.checks import Unranked
+from factorank.distributions.fitting.errors import FitError
 from factorank.distributions.fitting.graphs import groups
+from factorank.distributions.fitting.voting_rules import METHODS, by_rule
 from factorank.errors import PermutationError
 
 EXACT_UP_TO = 16
@@ -16,15 +19,22 @@ EXACT_UP_TO = 16
 
 @dataclass(frozen=True)
 class Consensus:
-    """A consensus order ``(n,)``, its mean distance to the rankings, and whether it is proven best."""
+    """A consensus order ``(n,)``, its mean distance to the rankings, and whether it is proven closest."""
 
     order: Tensor
     distance: float
     exact: bool
 
 
-def consensus(orders: Tensor, weights: Tensor | None = None) -> Consensus:
-    r"""The weighted Kemeny consensus of orders ``(*batch, n)``, :math:`\arg\min_σ \sum_v w_v\, d(σ, x_v)`.
+def consensus(
+    orders: Votes,
+    weights: Tensor | None = None,
+    *,
+    method: str = "kemeny",
+    unranked: Unranked | None = None,
+    items: int | None = None,
+) -> Consensus:
+    r"""A consensus of rankings. Kemeny's is :math:`\arg\min_σ \sum_v w_v\, d(σ, x_v)`, with Kendall's d.
 
     Only the counts of voters who put a above b matter. Where nobody in a set B of items beats anyone in the
     rest A by a majority, some best order puts A above B (the extended Condorcet criterion), so the items fall
@@ -33,16 +43,33 @@ def consensus(orders: Tensor, weights: Tensor | None = None) -> Consensus:
     beyond. ``exact`` is true if all groups were small enough. Of several best orders the result is always the
     same.
 
+    Args:
+        orders: as of :meth:`Mallows.fit`.
+        weights: of the rankings, ``(*batch,)``.
+        method: "kemeny", "borda", "copeland", "schulze" or "rrf" (reciprocal rank fusion).
+        unranked: as of :meth:`PlackettLuce.fit`.
+        items: as of :meth:`PlackettLuce.fit`.
+
     Kemeny, "Mathematics without numbers", 1959; Truchon, "An extension of the Condorcet criterion", 1998.
 
     >>> consensus(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3]]))
     Consensus(order=tensor([0, 1, 2, 3]), distance=0.666..., exact=True)
     """
-    rows, row_weights = complete_votes(orders, weights)
-    counts = pairwise_counts(rows, row_weights)
-    order, exact = kemeny(counts)
-    distance = disagreement(counts, order) / row_weights.sum()
-    return Consensus(torch.from_numpy(order).to(orders.device), float(distance), exact)
+    from factorank.kernels.fitting import pairwise_counts_of_ranks
+
+    if method not in METHODS:
+        raise FitError(f"{{parameter}} is one of {', '.join(METHODS)}, not {method!r}", parameter="method")
+    ballots = read_ballots(orders, weights, unranked, items)
+    if ballots.above is None:
+        counts = pairwise_counts_of_ranks(ballots.ranks, ballots.weights)
+    else:
+        counts = ballots.above.numpy().transpose(1, 2, 0) @ ballots.weights
+    if method == "kemeny":
+        order, exact = kemeny(counts)
+    else:
+        order, exact = by_rule(method, ballots.ranks, ballots.weights, counts), False
+    distance = disagreement(counts, order) / ballots.total
+    return Consensus(torch.from_numpy(order).to(ballots.device), float(distance), exact)
 
 
 def pairwise_counts(

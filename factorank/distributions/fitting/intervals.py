@@ -13,6 +13,7 @@ The dispersion of a Mallows law has three:
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,12 @@ from factorank.distributions.fitting.dispersion import fit_mallows_phi, mallows_
 if TYPE_CHECKING:
     from factorank.distributions.fitting.report import FitReport
 
-FEW_VOTERS = 200
-"""Up to so many voters who rank all items the interval of φ is found by test inversion."""
-SIMULATED = 200
-"""Simulated elections for each φ that is tried."""
+FEW_VOTERS, MOST_ITEMS = 100, 16
+"""Up to so many voters, who rank all of up to so many items, the interval of φ is found by test inversion."""
+SIMULATED = 400
+"""Simulated elections for each φ that is tried; a quarter of them beyond 10 items."""
+GRID = 64
+"""Steps of the grid of φ from 0 to 1."""
 
 
 def report_intervals(report: "FitReport", level: float) -> tuple[tuple[float, float], ...]:
@@ -40,12 +43,7 @@ def report_intervals(report: "FitReport", level: float) -> tuple[tuple[float, fl
         digits = np.array(report.digits)
         voters = round(report.rankings)
         whole = report.rankings == voters and bool((digits == voters).all())
-        few = (
-            whole
-            and voters * len(digits) <= FEW_VOTERS * 10
-            and len(digits) <= 16
-            and report.exact is not None
-        )
+        few = whole and voters <= FEW_VOTERS and len(digits) <= MOST_ITEMS and report.exact is not None
         if few:
             return (inversion_interval(report.disagreement, len(digits), voters, level),)
         return (profile_interval(report.disagreement, digits, level),)
@@ -98,57 +96,53 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def inversion_interval(
-    disagreement: float, n: int, voters: int, level: float = 0.95, simulated: int = SIMULATED, seed: int = 0
-) -> tuple[float, float]:
+def inversion_interval(disagreement: float, n: int, voters: int, level: float = 0.95) -> tuple[float, float]:
     """The φ under which a disagreement as far out as this one is not too rare.
 
-    The shares of simulated disagreements below the observed one fall with φ. They are simulated at a grid of
-    φ around the fit, with the same random numbers for all, and a probit line through the shares gives both
-    ends.
+    Means and standard deviations of the disagreement are simulated at a few points of a fixed grid of φ, with
+    the same random numbers for all. The ends of the interval are where the observed disagreement lies a
+    normal quantile from the mean, on the line between two points.
 
-    >>> low, high = inversion_interval(30.0, n=4, voters=20, simulated=100)
+    >>> low, high = inversion_interval(30.0, n=4, voters=20)
     >>> 0 < low < high <= 1
     True
     """
-    digits = np.full(n, float(voters))
-    low, high = profile_interval(disagreement, digits, 0.999)
-    best = fit_mallows_phi(disagreement, digits)[0]
-    if best == 0:
-        low, high = 0.0, max(high, 0.3)
-    # The bias lets the true φ lie above the fit: the grid goes further to that side.
-    grid = np.unique(
-        np.clip(np.concatenate([np.linspace(low, best, 5), np.linspace(best, 2 * high - best, 9)]), 1e-3, 1)
-    )
-    values = np.stack([simulated_disagreements(phi, n, voters, simulated, seed) for phi in grid])
     width = NormalDist().inv_cdf((1 + level) / 2)
-    # Shrunken spread and mean of each column make a smooth distribution function of each φ.
-    means, spreads = values.mean(1), np.maximum(values.std(1, ddof=1), 0.3)
-    scores = (disagreement - means) / spreads  # falling in φ
-    return _crossing(grid, scores, width), _crossing(grid, scores, -width)
+    return _crossing(disagreement, n, voters, width), _crossing(disagreement, n, voters, -width)
 
 
-def _crossing(grid: np.ndarray, scores: np.ndarray, level: float) -> float:
-    """The φ at which falling scores pass a level: by a smooth cubic, and the ends of the scale beyond."""
-    scores = np.minimum.accumulate(scores)
-    if level >= scores[0]:
-        return 0.0 if grid[0] <= 1e-3 else float(grid[0])
-    if level <= scores[-1]:
-        return 1.0 if grid[-1] >= 1 else float(grid[-1])
-    return float(np.interp(-level, -scores, grid))
+def _crossing(disagreement: float, n: int, voters: int, level: float) -> float:
+    """The φ at which the score of the disagreement, which falls with φ, passes a level."""
+
+    def score(point: int) -> float:
+        mean, spread = simulated_disagreement(point / GRID, n, voters)
+        return (disagreement - mean) / spread
+
+    low, high = 0, GRID  # at φ = 0 the score of a positive disagreement is infinite
+    if score(high) >= level:
+        return 1.0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if score(middle) >= level else (low, middle)
+    first, second = score(low) if low else math.inf, score(high)
+    if math.isinf(first):
+        return high / GRID if disagreement > 0 else 0.0
+    return (low + (first - level) / max(first - second, 1e-12)) / GRID
 
 
-def simulated_disagreements(phi: float, n: int, voters: int, simulated: int, seed: int) -> np.ndarray:
-    """The disagreement with the fitted centre in so many simulated elections."""
+@lru_cache(maxsize=4096)
+def simulated_disagreement(phi: float, n: int, voters: int) -> tuple[float, float]:
+    """Mean and standard deviation of the disagreement with the fitted centre, over simulated elections."""
     ratio = torch.full((n,), phi, dtype=torch.float64).log()
+    simulated = SIMULATED if n <= 10 else SIMULATED // 4
     sizes, shape = torch.arange(n, 0, -1), (simulated, voters, n)
-    digits = draw_geometric(ratio, sizes, shape, torch.Generator().manual_seed(seed))
+    digits = draw_geometric(ratio, sizes, shape, torch.Generator().manual_seed(0))
     orders = code("lehmer").decode(digits, check=False).numpy()
-    ones, result = np.ones(voters), np.empty(simulated)
+    ones, values = np.ones(voters), np.empty(simulated)
     for number in range(simulated):
         counts = pairwise_counts(orders[number], ones)
-        result[number] = disagreement_with(counts, kemeny(counts)[0])
-    return result
+        values[number] = disagreement_with(counts, kemeny(counts)[0])
+    return float(values.mean()), max(float(values.std(ddof=1)), 0.3)
 
 
 def bca_interval(

@@ -106,6 +106,8 @@ def _from_many(family: Family, data: Data, settings: EMSettings) -> list[_Run]:
     ]
     runs.sort(key=lambda run: -run.history[-1])
     kept = runs[: max(3, math.ceil(settings.restarts / 10))]
+    if settings.max_iterations <= SHORT:
+        return kept
     ends = []
     for run in kept:
         start = _Start(run.belief, run.laws)

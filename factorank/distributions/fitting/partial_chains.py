@@ -67,13 +67,15 @@ class Chains:
 
         counts = np.zeros((self.n, self.n))
         taken = range(0, sweeps, max(1, sweeps // 4)) if pairs else ()
-        first, sums, squares = np.zeros(sweeps), 0.0, 0.0
+        first = np.zeros(sweeps)
+        sums, squares = np.zeros(len(self.owners)), np.zeros(len(self.owners))
         for sweep in range(sweeps):
             self.number += 1
             state = (self.orders, self.places, self.owners, self.edges, self.starts)
             gibbs_sweep(*state, self.rank, self.phi, self.distances, self.seed, self.number)
             first[sweep] = self.weights @ self.distances
-            sums, squares = sums + self.distances, squares + self.distances.astype(float) ** 2
+            sums += self.distances
+            squares += self.distances.astype(float) ** 2
             if sweep in taken:
                 counts += pairwise_counts(self.orders, self.weights, np.ones(self.n)) / len(taken)
         return Drawn(

@@ -66,10 +66,10 @@ def fit_partial_mallows(
     if exact.exact:
         fit = _finish(exact, fit, keep=central is not None)
     else:
-        value, error = thermodynamic_likelihood(ballots, fit.order, fit.theta, seed + 1, settings.samples)
+        value, error = thermodynamic_likelihood(ballots, fit.order, fit.theta, seed + 2**40, settings.samples)
         fit = replace(fit, likelihood=value, likelihood_error=error)
     phi = math.exp(-fit.theta) if fit.theta > LEAST_THETA else 1.0
-    warnings = ()
+    warnings: tuple[str, ...] = ()
     if not fit.converged:
         warnings = (f"the last of {fit.iterations} rounds still moved φ by more than {settings.tolerance:g}",)
     report = FitReport(
@@ -111,9 +111,9 @@ def _sample_fit(
         chains.set_law(order, theta)
         chains.run(max(2, samples // 4), pairs=False)
         drawn = chains.run(samples, pairs=False)
-        after, information = _newton(drawn.mean, drawn.variance, theta, n, total)
-        change = abs(math.exp(-after) - math.exp(-theta))
-        theta, noise = after, drawn.error / information if information > 0 else math.nan
+        moved, information = _newton(drawn.mean, drawn.variance, theta, n, total)
+        change = abs(math.exp(-moved) - math.exp(-theta))
+        theta, noise = moved, drawn.error / information if information > 0 else math.nan
         error = 1 / math.sqrt(information) if information > 0 else math.nan
         done = change <= settings.tolerance + 3 * math.exp(-theta) * float(np.nan_to_num(noise))
         fit = PartialFit(order, theta, error, noise, iterations=number + 1, converged=done)
@@ -131,24 +131,24 @@ def _newton(mean: float, variance: float, theta: float, n: int, total: float) ->
     """θ where the expected distance of the law meets that of the completions, and the information there.
 
     ``mean`` and ``variance`` are sums over the voters of the distance given their partial order, at
-    ``theta``; the mean falls by the variance for each unit of θ.
+    ``theta``. The share of the variance that is missing, ρ, changes slowly with θ; so the mean of the
+    completions moves by ρ times as much as that of the law, and the two meet at (mean - ρ E) / (1 - ρ).
     """
-    from factorank.kernels.fitting import geometric_mean
     from factorank.kernels.references import geometric_variance
 
-    sizes = np.arange(2.0, n + 1)
+    def spread(at: float) -> float:
+        return total * sum(geometric_variance(at, float(size)) for size in range(2, n + 1))
 
-    def excess(at: float) -> float:
-        expected = total * sum(geometric_mean(at, size) for size in sizes)
-        return expected - (mean - variance * (at - theta))
+    missing = min(variance / spread(theta), 0.98)
+    expected = total * _expected_distance(theta, n)
+    after = _theta((mean - missing * expected) / (1 - missing), n, total)
+    return after, spread(after) * (1 - missing)
 
-    low, high = LEAST_THETA, LARGEST_THETA
-    low, high = max(low, theta - 1.0), min(high, theta + 1.0)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    after = (low + high) / 2
-    return after, total * sum(geometric_variance(after, size) for size in sizes) - variance
+
+def _expected_distance(theta: float, n: int) -> float:
+    from factorank.kernels.fitting import geometric_mean
+
+    return sum(geometric_mean(theta, float(size)) for size in range(2, n + 1))
 
 
 def _finish(exact: PartialLikelihood, fit: PartialFit, keep: bool) -> PartialFit:

@@ -1,7 +1,7 @@
 """The report of a fit."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from factorank.distributions.fitting.errors import FitError
@@ -76,7 +76,7 @@ class FitReport:
         return -self.log_likelihood / self.rankings / math.log(2)
 
     def with_estimates(
-        self, parameter: str, values: Sequence[float], errors: Sequence[float], items: Sequence[str]
+        self, parameter: str, values: Iterable[float], errors: Iterable[float], items: Sequence[str]
     ) -> "FitReport":
         """The report with parameters, their standard errors and the names of the items."""
         numbers = tuple(map(float, values)), tuple(map(float, errors))
@@ -87,13 +87,14 @@ class FitReport:
     def intervals(self, level: float = 0.95) -> tuple[tuple[float, float], ...]:
         """A confidence interval for each of ``values``, at this level.
 
-        For φ of a Mallows law it is exact up to simulation where there are few voters who rank all items,
-        and of the profile likelihood elsewhere: see :mod:`factorank.distributions.fitting.intervals`. For
-        other parameters it is the value and its standard errors to both sides (Wald's).
+        For φ of a Mallows law it is exact up to simulation where there are few voters who rank all items, and
+        of the profile likelihood elsewhere: see :mod:`factorank.distributions.fitting.intervals`. For other
+        parameters it is the value and its standard errors to both sides (Wald's). It is NaN where there is
+        no standard error.
 
         >>> import factorank as fr, torch
-        >>> votes = fr.Mallows(torch.arange(5), 0.5).sample((400,),
-        generator=torch.Generator().manual_seed(0))
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> votes = fr.Mallows(torch.arange(5), 0.5).sample((400,), generator=generator)
         >>> [(low, high)] = fr.Mallows.fit(votes).report.intervals()
         >>> low < 0.5 < high
         True

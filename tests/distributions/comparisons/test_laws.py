@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 import factorank as fr
 from factorank.distributions.comparisons.battles import collect, outcome_codes
 from factorank.distributions.comparisons.links import DavidsonLink, Half, RaoKupperLink
-from factorank.distributions.fitting.report import FitError
+from factorank.distributions.fitting.errors import FitError
 from factorank.errors import DistributionError
 
 LAWS = {

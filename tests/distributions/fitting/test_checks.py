@@ -64,10 +64,37 @@ def test_weights(fit, weights, message):
         fit(good, weights=weights)
 
 
-@pytest.mark.parametrize("name", ["mallows", "generalized-mallows", "rim", "mixture", "consensus"])
-def test_empty_places_need_a_law_of_partial_orders(name):
-    with pytest.raises(PermutationError, match="row 1 holds -1"):
-        FITS[name](torch.tensor([[0, 1, 2], [2, 0, -1]]))
+@every_fit
+def test_empty_places_need_a_word(fit):
+    with pytest.raises(FitError, match="row 1 lists 2 of 3 items: say unranked='below'"):
+        fit(torch.tensor([[0, 1, 2], [2, 0, -1]]))
+
+
+@pytest.mark.parametrize("name", ["mallows", "generalized-mallows", "rim", "plackett-luce", "mixture"])
+@pytest.mark.parametrize("unranked", ["below", "incomparable"])
+def test_every_family_takes_votes_as_they_are(name, unranked):
+    """Counts, ties, items left out and names go in together, and none is lost."""
+    family = {"mallows": fr.Mallows, "generalized-mallows": fr.GeneralizedMallows, "rim": fr.RIM}
+    family |= {"plackett-luce": fr.PlackettLuce, "mixture": fr.Mixture}
+    ranks = torch.tensor([[0, 1, 2, 3], [1, 0, -1, -1], [0, 0, 1, 2], [3, 2, 1, 0], [-1, 0, 1, 1]])
+    counts = torch.tensor([7, 3, 2, 4, 1])
+    options = {"mixture": {"components": 1}, "rim": {"smoothing": 0.1}}.get(name, {})
+    votes = fr.votes.Rankings(["ann", "bob", "cat", "dan"], ranks, counts)
+    law = family[name].fit(votes, unranked=unranked, **options)
+    again = fr.votes.Rankings(list(votes.items), ranks.repeat_interleave(counts, 0))
+    assert law.report.rankings == 17
+    assert law.report.items == ("ann", "bob", "cat", "dan")
+    repeated = family[name].fit(again, unranked=unranked, **options)
+    assert repeated.report.log_likelihood == pytest.approx(law.report.log_likelihood, abs=1e-6)
+    partial = fr.PartialOrders.from_ranks(ranks, unranked=unranked)
+    every = fr.permutation_at(torch.arange(24), 4)
+    agrees = partial.agrees(every[:, None].expand(-1, 5, -1))
+    each = law.log_prob(every).double()[:, None].masked_fill(~agrees, -math.inf).logsumexp(0)
+    assert law.report.log_likelihood == pytest.approx(float(each @ counts.double()), rel=1e-6)
+    with pytest.raises(FactorankError, match="row 1 does not rank 'cat': say unranked='below'"):
+        family[name].fit(votes, **options)
+    with pytest.raises(FitError, match="rankings have counts and items of their own"):
+        family[name].fit(votes, weights=counts, unranked=unranked, **options)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +116,8 @@ def test_plackett_luce_on_incomplete_orders(orders, options, message):
 
 
 def test_other_settings():
-    with pytest.raises(FitError, match="no option 'samples'"):
-        fr.Mallows.fit(good, samples=3)
+    with pytest.raises(FitError, match="samples is a whole number of at least 1, not 0"):
+        fr.Mallows.fit(good, samples=0)
     with pytest.raises(FitError, match=r"shape \(2,\), but the orders rank 3"):
         fr.Mallows.fit(good, central=torch.tensor([0, 1]))
     with pytest.raises(PermutationError, match="twice"):

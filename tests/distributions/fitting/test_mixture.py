@@ -64,7 +64,7 @@ def test_two_components_are_recovered(family):
     assert fitted.report.log_likelihood >= float(law.log_prob(votes).sum())
     fresh = votes_of(law, 4000, seed=9)  # close to the truth as a law, however it is written
     gap = float((law.log_prob(fresh) - fitted.log_prob(fresh)).mean())
-    assert abs(gap) < 0.03
+    assert abs(gap) < 0.04
     order = fitted.weights.argsort().tolist()
     if family == "mallows":
         for k, expected in zip(order, law.components, strict=True):
@@ -156,7 +156,7 @@ def test_an_empty_component_keeps_weight_zero():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_many_starts_find_what_few_miss(seed):
-    """Six groups of voters around orders far apart: the best of many starts is at least as good as the truth."""
+    """Six groups of voters around orders far apart: the best start is at least as good as the truth."""
     centres = fr.random_permutations(7, (6,), generator=generator(seed))
     law = fr.Mixture(torch.ones(6), [fr.Mallows(centre, 0.35) for centre in centres])
     votes = votes_of(law, 900, seed)

@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 
 import factorank as fr
 from factorank.distributions.fitting import choices
-from factorank.distributions.fitting.checks import padded_orders
 
 
 def choices_log_likelihood(logits, rows, n, below):
@@ -112,8 +111,7 @@ def test_a_penalty_is_a_normal_prior(penalty):
 
 def test_every_step_raises_the_likelihood():
     votes = sample(4 * torch.randn(9, generator=torch.Generator().manual_seed(0)), 60, seed=4)
-    rows, lengths, n = padded_orders(votes, None, None)
-    data = choices.collect_choices(rows, lengths, np.ones(len(rows)), n, False)
+    n, data = 9, choices.choices_of(fr.inverse(votes).numpy(), np.ones(len(votes)))
     start = np.random.default_rng(0).normal(size=n) * 6
     reached = [choices.climb(data, start.copy(), 0.0, steps, 1e-9)[1] for steps in range(12)]
     assert all(later >= earlier for earlier, later in itertools.pairwise(reached))
