@@ -14,11 +14,15 @@ from factorank.figures.speed import codes_figure, speed_figure
 from factorank.figures.votes import fit_figure, goodness_figure, votes_figure, votes_means
 from factorank.files import read_json_lines
 
-<<<<<<< HEAD
-__all__ = ["FIGURES", "draw", "fit_figure", "solution_picture", "steps_animation", "votes_means"]
-=======
-__all__ = ["FIGURES", "draw", "fit_figure", "goodness_figure", "puzzle_figure", "votes_means"]
->>>>>>> bbe3afa (Fits are the maximum or say how far they may be from it; votes go in as they are; reports have errors, intervals and tests)
+__all__ = [
+    "FIGURES",
+    "draw",
+    "fit_figure",
+    "goodness_figure",
+    "solution_picture",
+    "steps_animation",
+    "votes_means",
+]
 
 FIGURES = {
     "ambiguous": ambiguous_figure,
