@@ -30,6 +30,16 @@ def seconds(call: Callable[[], Any], device: str = "cpu", enough: float = 0.25, 
     return best
 
 
+def alternating(call: Callable[[], Any], other: Callable[[], Any], enough: float = 0.25) -> float:
+    """The median time of one call on the CPU, each after another operation, as in use: caches and threads are
+    those that the other one leaves behind."""
+    took: list[float] = []
+    while len(took) < 9 or sum(took) < enough:
+        other()
+        took.append(_once(call, "cpu", 1))
+    return sorted(took)[len(took) // 2]
+
+
 def _once(call: Callable[[], Any], device: str, many: int) -> float:
     if device != "cuda":
         start = time.perf_counter()
