@@ -15,7 +15,8 @@ def seconds(call: Callable[[], Any], device: str = "cpu", enough: float = 0.25, 
     the better of two, if they are long.
 
     On a GPU a run is as many calls in a row as fill a few milliseconds, timed by the device, so that what
-    the host takes to launch them is hidden as it is in use.
+    the host takes to launch them is hidden as it is in use. On the CPU with one thread it is the time that
+    the thread ran, which other programs on the machine do not lengthen.
     """
     took = _once(call, device, 1)
     if took > LONG:
@@ -42,10 +43,11 @@ def alternating(call: Callable[[], Any], other: Callable[[], Any], enough: float
 
 def _once(call: Callable[[], Any], device: str, many: int) -> float:
     if device != "cuda":
-        start = time.perf_counter()
+        clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+        start = clock()
         for _ in range(many):
             call()
-        return time.perf_counter() - start
+        return clock() - start
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     torch.cuda.synchronize()
     begin.record()
