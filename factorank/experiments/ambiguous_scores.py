@@ -44,7 +44,7 @@ def score(
     """
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
-    tested = task.test_cases(cases, generator)
+    tested = task.cases(cases, generator, "test")
     about: dict[str, Any] = {"cases": cases, "samples": samples}
     about["parameters"] = sum(weight.numel() for weight in model.parameters())
     if isinstance(model, OrderingModel):
