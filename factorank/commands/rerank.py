@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from factorank.commands._options import options_for
+from factorank.commands._options import check_least, options_for
 from factorank.commands._rerank_text import answer_table, lead_text, scores_table, training_line, write_answer
 from factorank.commands._text import command_line, counted
 from factorank.errors import FactorankError
@@ -235,7 +235,46 @@ class RerankEval:
         return 0
 
 
-class Rerank:
-    """Rank lists for users who have ordered some items: train on ratings, predict, or measure."""
+@dataclass(kw_only=True)
+class RerankServe:
+    """Serve a ranker over HTTP: POST /rerank and /recommend, GET /health and /metrics."""
 
-    actions: ClassVar = {"fit": RerankFit, "predict": RerankPredict, "eval": RerankEval}
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of a trained ranker."""
+    host: str = "127.0.0.1"
+    """The address to listen at; 0.0.0.0 for all of this machine's."""
+    port: int = 8000
+    batch: int = 32
+    """Requests that are answered together, at most."""
+    wait: float = 0.002
+    """Seconds that a request waits for others to share its batch."""
+    queue: int = 1024
+    """Requests that wait, at most; further ones get status 503."""
+
+    def run(self) -> int:
+        try:
+            import uvicorn
+
+            from factorank.rerank.service import Limits, create_app
+        except ImportError:
+            raise FactorankError("a service needs FastAPI: pip install 'factorank[serve]'") from None
+        from factorank.rerank import Ranker
+
+        for name in ("batch", "queue"):
+            check_least(name, getattr(self, name))
+        limits = Limits(batch=self.batch, wait=self.wait, queue=self.queue)
+        app = create_app(Ranker.load(self.source), limits)
+        print(f"serving {self.source} at http://{self.host}:{self.port}; Ctrl-C stops it", flush=True)
+        uvicorn.run(app, host=self.host, port=self.port, log_level="warning", timeout_graceful_shutdown=30)
+        return 0
+
+
+class Rerank:
+    """Rank lists for users who have ordered some items: train on ratings, predict, measure, or serve."""
+
+    actions: ClassVar = {
+        "fit": RerankFit,
+        "predict": RerankPredict,
+        "eval": RerankEval,
+        "serve": RerankServe,
+    }

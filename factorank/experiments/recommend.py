@@ -15,7 +15,7 @@ from torch import Tensor
 from factorank.baselines.recommenders import ImplicitFactors, ItemWeights, MostRated, Recommender
 from factorank.data.ratings import Ratings
 from factorank.experiments import record
-from factorank.rerank import Query, Ranker, Setting
+from factorank.rerank import PRESETS, Query, Ranker, Setting
 from factorank.rerank.evaluation.scores import standard_error
 from factorank.rerank.recommending import Histories, candidates_for, histories_of, hit_scores
 
@@ -38,7 +38,7 @@ def run(
     that was fitted to the earlier ratings; without it one is trained, with ``options`` of
     :func:`factorank.train`.
     """
-    source = record.provenance("factorank.experiments.recommend.run(data, out)")
+    source = record.provenance(call_of(setting, share))
     train, later = ratings.split_by_time(share)
     learned = train.of_users(train.users_with(LEAST))
     if ranker is None:
@@ -51,6 +51,20 @@ def run(
         rows.append(about | measured | {"seconds": round(time.perf_counter() - started, 1)} | source)
     record.write_results(out, rows)
     return rows
+
+
+def call_of(setting: Setting | None, share: float) -> str:
+    """The call that makes the rows.
+
+    >>> from factorank.rerank import preset
+    >>> call_of(preset("small", steps=100), 0.1)
+    "factorank.experiments.recommend.run(data, out, share=0.1, setting=preset('small', steps=100))"
+    """
+    words = f"data, out, share={share}"
+    if setting is not None:
+        differing = ", ".join(["'small'", *record.keywords(record.changes(setting, PRESETS["small"]))])
+        words += f", setting=preset({differing})"
+    return f"factorank.experiments.recommend.run({words})"
 
 
 def methods(ranker: Ranker, train: Ratings) -> dict[str, Callable[[Histories], Tensor]]:

@@ -198,9 +198,7 @@ class Ranker:
             forbidden: items that must not be recommended.
             references, level, generator: as for :meth:`rerank`.
         """
-        most = self.model.n - self.model.n // 2
-        if not 1 <= k <= most:
-            raise FactorankError(f"{{parameter}} is 1 to {most}, not {k}", parameter="k")
+        self.check_count(k)
         query = Query(k=k, references=references, level=level)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
         seed = int(seeds_of(generator, 1))
@@ -254,6 +252,12 @@ class Ranker:
             else:
                 order = mode_or_sample(model, part, query, kind=self.reference, generator=generator)
             yield rows, order, places
+
+    def check_count(self, k: int) -> None:
+        """Refuse a number of recommendations that :meth:`recommend` does not give."""
+        most = self.model.n - self.model.n // 2
+        if not 1 <= k <= most:
+            raise FactorankError(f"{{parameter}} is 1 to {most}, not {k}", parameter="k")
 
     def same_items(self, ratings: Ratings) -> Ratings:
         """Ratings with their items numbered, and their relevances in the units, of this ranker's.
