@@ -175,9 +175,7 @@ def test_serve_starts_the_service_of_a_run(run, tmp_path, monkeypatch):
     code, _, err = run("rerank", "serve", "mine")
     assert code == 2
     assert "mine" in err
-    fr.Ranker.fit(ratings(60), 0.2, setting=fr.rerank.preset("small", **SMALL), device="cpu").save(
-        tmp_path / "mine"
-    )
+    ranker().save(tmp_path / "mine")
     code, out, err = run("rerank", "serve", "mine", "--port", 8123)
     assert (code, err) == (0, "")
     assert "serving mine at http://127.0.0.1:8123" in out
