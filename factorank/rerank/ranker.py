@@ -16,6 +16,7 @@ from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.choosing import chosen_setting, preset_for
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by, stretched
 from factorank.rerank.first_stage import FirstStage
+from factorank.rerank.graph import export_ranker
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists
 from factorank.rerank.objective import reads_ratings
@@ -303,6 +304,17 @@ class Ranker:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model, ``ranker.json`` (items, features, gains, setting, …) and the first stage."""
         saving.save(self, folder)
+
+    def export_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as an ONNX file, for runtimes without torch; needs ``factorank[onnx]``.
+
+        Inputs: ``items (batch, n)``, numbers of items in the catalogue, observed ones first and best first,
+        -1 after the end of a list; ``observed_count (batch,)``; and ``ratings (batch, n)``, the relevance of
+        observed items, NaN for the others, where the ranker reads them. A masked model gives the most likely
+        ``order (batch, n)``, as places in the list, and its ``log_prob``. An autoregressive one takes a
+        ``code`` as well and gives ``logits``.
+        """
+        export_ranker(self.model, path)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Ranker":
