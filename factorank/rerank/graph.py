@@ -14,7 +14,14 @@ from factorank.rerank.objective import rank_count, reads_ratings
 
 
 def export_ranker(model: PermutationModel, path: str | os.PathLike[str]) -> None:
-    """See :meth:`factorank.Ranker.export_onnx`."""
+    """Write the model of a ranker as an ONNX file; needs ``factorank[onnx]``.
+
+    Inputs: ``items (batch, n)``, numbers of items in the catalogue, observed ones first and best first,
+    -1 after the end of a list; ``observed_count (batch,)``; and ``ratings (batch, n)``, the relevance of
+    observed items, NaN for the others, where the ranker reads them. A masked model gives the most likely
+    ``order (batch, n)``, as places in the list, and its ``log_prob``. An autoregressive one takes a
+    ``code`` as well and gives ``logits``.
+    """
     example: dict[str, Tensor] = {
         "items": torch.zeros((2, model.n), dtype=torch.int64),
         "observed_count": torch.ones(2, dtype=torch.int64),

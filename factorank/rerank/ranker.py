@@ -306,14 +306,7 @@ class Ranker:
         saving.save(self, folder)
 
     def export_onnx(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as an ONNX file, for runtimes without torch; needs ``factorank[onnx]``.
-
-        Inputs: ``items (batch, n)``, numbers of items in the catalogue, observed ones first and best first,
-        -1 after the end of a list; ``observed_count (batch,)``; and ``ratings (batch, n)``, the relevance of
-        observed items, NaN for the others, where the ranker reads them. A masked model gives the most likely
-        ``order (batch, n)``, as places in the list, and its ``log_prob``. An autoregressive one takes a
-        ``code`` as well and gives ``logits``.
-        """
+        """Write an ONNX file, for runtimes without torch: :func:`factorank.rerank.graph.export_ranker`."""
         export_ranker(self.model, path)
 
     @classmethod
