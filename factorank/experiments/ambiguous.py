@@ -20,7 +20,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from statistics import mean
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,6 @@ from factorank.models import PermutationModel
 from factorank.training import TrainResult, train
 
 TaskName = Literal["blended-digits", "symmetric-assignment", "coin-sort", "plackett-luce"]
-TASKS: tuple[TaskName, ...] = get_args(TaskName)
 CODES = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
 BASELINES = {"gumbel-sinkhorn": GumbelSinkhorn, "riffle-diffusion": RiffleDiffusion}
 
@@ -166,16 +166,19 @@ def run(
 
 
 def best_rates(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of each method at the learning rate with the least held-out loss; ``lr_tried`` lists all."""
-    kinds: dict[tuple[Any, ...], dict[float, float]] = {}
+    """The rows of each method at the learning rate with the least held-out loss, in mean over the seeds.
+
+    ``lr_tried`` lists all rates.
+    """
+    losses: dict[tuple[Any, ...], dict[float, dict[int, float]]] = {}
 
     def kind(row: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(row[key] for key in ("task", "n", "method", "code", "objective"))
 
-    for row in rows:
-        kinds.setdefault(kind(row), {}).setdefault(row["lr"], row["held_out"])
-    chosen = {each: min(rates, key=rates.__getitem__) for each, rates in kinds.items()}
-    tried = {each: ", ".join(f"{rate:g}" for rate in sorted(rates)) for each, rates in kinds.items()}
+    for row in rows:  # all rows of a run have its loss
+        losses.setdefault(kind(row), {}).setdefault(row["lr"], {})[row["seed"]] = row["held_out"]
+    chosen = {each: min(rates, key=lambda rate: mean(rates[rate].values())) for each, rates in losses.items()}
+    tried = {each: ", ".join(f"{rate:g}" for rate in sorted(rates)) for each, rates in losses.items()}
     return [row | {"lr_tried": tried[kind(row)]} for row in rows if row["lr"] == chosen[kind(row)]]
 
 

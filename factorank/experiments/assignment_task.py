@@ -140,8 +140,11 @@ def _drafted(n: int, count: int, seed: int, device: torch.device | str) -> dict[
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Wait until no other process is in the block with this folder."""
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows
+        yield
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -137,18 +137,22 @@ def test_divergence_of_the_uniform_law_is_what_enumeration_gives():
 
 def test_learning_rates_are_chosen_on_held_out_cases():
     base = {"task": "coin-sort", "n": 10, "method": "factorank", "code": "lehmer", "objective": "masked"}
+    losses = {(1e-3, 0): 2.0, (1e-3, 1): 2.0, (3e-4, 0): 2.5, (3e-4, 1): 1.0}
     rows = [
-        base | {"lr": lr, "held_out": loss, "nfe": nfe}
-        for lr, loss in ((1e-3, 2.0), (3e-4, 1.0))
+        base | {"lr": lr, "seed": seed, "held_out": loss, "nfe": nfe}
+        for (lr, seed), loss in losses.items()
         for nfe in (1, 2)
     ]
-    rows.append(base | {"lr": 1e-3, "held_out": 3.0, "nfe": 1, "code": "inline"})
+    rows.append(base | {"lr": 1e-3, "seed": 0, "held_out": 3.0, "nfe": 1, "code": "inline"})
     chosen = ambiguous.best_rates(rows)
-    assert [(row["code"], row["lr"], row["nfe"], row["lr_tried"]) for row in chosen] == [
-        ("lehmer", 3e-4, 1, "0.0003, 0.001"),
-        ("lehmer", 3e-4, 2, "0.0003, 0.001"),
-        ("inline", 1e-3, 1, "0.001"),
+    assert [(row["code"], row["lr"], row["seed"], row["nfe"]) for row in chosen] == [
+        ("lehmer", 3e-4, 0, 1),
+        ("lehmer", 3e-4, 0, 2),
+        ("lehmer", 3e-4, 1, 1),
+        ("lehmer", 3e-4, 1, 2),
+        ("inline", 1e-3, 0, 1),
     ]
+    assert [row["lr_tried"] for row in chosen] == ["0.0003, 0.001"] * 4 + ["0.001"]
 
 
 def test_the_command_runs_every_method(tmp_path, capsys):
