@@ -1,6 +1,7 @@
 """``factorank rerank``: learn from ratings how users order items, and rank lists for a user."""
 
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -99,11 +100,11 @@ class RerankFit:
 
 @dataclass(kw_only=True)
 class RerankPredict:
-    """Rank items for a user: a table with the expected place of each and the probability of the top k."""
+    """Rank items for a user, or for all users of a parquet table."""
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The folder of a trained ranker."""
-    user: Path
+    user: Path | None = None
     """The user's preferences: a CSV with the columns item and rating, empty where the item is to be ranked;
     or a column item alone, in the user's order, best first. Items are ids or titles."""
     items: tuple[str, ...] = ()
@@ -119,10 +120,37 @@ class RerankPredict:
     """Network evaluations; 1 unless given, n for autoregressive rankers."""
     seed: int = 0
     """Decides ties and references."""
+    users: Path | None = None
+    """Many users: a parquet table with a row for each, the columns user, items and observed (lists), perhaps
+    ratings (a list beside observed); without items the answers are recommendations. Needs --out."""
+    rows: int = 8192
+    """Of --users: the rows of a part of the answers. A run that was stopped goes on with the next part."""
     out: Path | None = None
-    """Write the answer to this file as well, by its suffix .csv or .json."""
+    """Write the answer to this file as well, by its suffix .csv or .json; for --users the folder for it."""
 
     def run(self) -> int:
+        if (self.user is None) == (self.users is None):
+            raise FactorankError("either --user or --users is needed, and not both")
+        return self._for_one() if self.users is None else self._for_many()
+
+    def _for_many(self) -> int:
+        from factorank.rerank import Ranker
+        from factorank.rerank.reranking import REFERENCES
+        from factorank.rerank.streaming import predict_table
+
+        if self.out is None:
+            raise FactorankError("--users needs --out, a folder for the answers")
+        assert self.users is not None
+        started, references = time.perf_counter(), self.references or REFERENCES
+        ranker, k = Ranker.load(self.source), 10 if self.k is None else self.k
+        parts = predict_table(ranker, self.users, self.out, k=k, rows=self.rows, references=references)
+        for done, total in parts:
+            rate = done / (time.perf_counter() - started)
+            print(f"{done:,} of {total:,} users, {rate:,.0f} a second", file=sys.stderr, flush=True)
+        print(f"written to {self.out}")
+        return 0
+
+    def _for_one(self) -> int:
         import torch
 
         from factorank.rerank import Ranker, read_user
@@ -133,6 +161,7 @@ class RerankPredict:
         if self.out is not None and not self.out.parent.is_dir():
             raise FactorankError(f"there is no folder {self.out.parent} for --out {self.out}")
         ranker = Ranker.load(self.source)
+        assert self.user is not None
         observed = read_user(self.user)
         length = len({*self.items, *observed})
         answer = ranker.rerank(
