@@ -37,8 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="+", default=[], help="only sets whose names begin so")
     parser.add_argument("--out", default="runs/bench/votes-files.jsonl")
     options = parser.parse_args(argv)
-    told = [part for part in argv or () if part != str(options.folder)]
-    where = provenance(" ".join(["factorank bench preflib", *told]))
+    told = [] if options.again is None else ["--again", str(options.again)]
+    told += ["--sets", *options.sets] if options.sets else []
+    where = provenance(" ".join(["factorank bench preflib --folder DIR/datasets", *told]))
     rows = []
     for name, files in sets(options.folder, options.sets):
         rows.append(measured(name, files, options.again) | where)
