@@ -20,7 +20,7 @@ from factorank.assignment import best_assignment
 from factorank.experiments.record import provenance
 
 LENGTHS = (10, 50, 200)
-ELEMENTS = 1_000_000
+ELEMENTS = 200_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:

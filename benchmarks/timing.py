@@ -15,7 +15,8 @@ def seconds(call: Callable[[], Any], device: str = "cpu", enough: float = 0.25, 
     the better of two, if they are long.
 
     On a GPU a run is as many calls in a row as fill a few milliseconds, timed by the device, so that what
-    the host takes to launch them is hidden as it is in use.
+    the host takes to launch them is hidden as it is in use. On the CPU with one thread it is the time that
+    the thread ran, which other programs on the machine do not lengthen.
     """
     took = _once(call, device, 1)
     if took > LONG:
@@ -30,12 +31,23 @@ def seconds(call: Callable[[], Any], device: str = "cpu", enough: float = 0.25, 
     return best
 
 
+def alternating(call: Callable[[], Any], other: Callable[[], Any], enough: float = 0.25) -> float:
+    """The median time of one call on the CPU, each after another operation, as in use: caches and threads are
+    those that the other one leaves behind."""
+    took: list[float] = []
+    while len(took) < 9 or sum(took) < enough:
+        other()
+        took.append(_once(call, "cpu", 1))
+    return sorted(took)[len(took) // 2]
+
+
 def _once(call: Callable[[], Any], device: str, many: int) -> float:
     if device != "cuda":
-        start = time.perf_counter()
+        clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+        start = clock()
         for _ in range(many):
             call()
-        return time.perf_counter() - start
+        return clock() - start
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     torch.cuda.synchronize()
     begin.record()

@@ -101,8 +101,8 @@ def test_options_that_may_be_left_out_are_shown_by_what_they_take(run):
         (["compare", "tied.csv", "--components", "0"], "a mixture has at least 1 component, not 0"),
         (["sample", "."], "neither a law (law.json) nor a model (config.json)"),
         (["sample", ".", "--count", "0"], "--count is at least 1, not 0"),
-        (["bench", "nothing"], "there is no benchmark 'nothing'; there are classical, codes, "),
-        (["bench", "rows"], "there is no benchmark 'rows'; there are classical, codes, "),
+        (["bench", "nothing"], "there is no benchmark 'nothing'; there are assignment, classical, "),
+        (["bench", "rows"], "there is no benchmark 'rows'; there are assignment, classical, "),
         (
             ["codes", "1", "3", "2"],
             "an order of 3 items holds each of 0..2 once, but 1 3 2 counts from 1; from 0 it is 0 2 1",

@@ -23,7 +23,7 @@ LAYERS = [
     ["codes"],
     ["metrics", "losses"],
     ["sampling"],
-    ["distributions", "data"],
+    ["distributions", "data", "onnx"],
     ["models"],
     ["training"],
     ["baselines"],

@@ -15,9 +15,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = 
     """
     lines = [[str(cell) for cell in row] for row in [header, *rows]]
     for column, side in enumerate(align.ljust(len(header), "r")):
-        widest = max(width(row[column]) for row in lines)
-        for row in lines:
-            space = " " * (widest - width(row[column]))
+        widths = [width(row[column]) for row in lines]
+        widest = max(widths)
+        for row, own in zip(lines, widths, strict=True):
+            space = " " * (widest - own)
             row[column] = row[column] + space if side == "l" else space + row[column]
     return "\n".join((" " * indent + "  ".join(row)).rstrip() for row in lines)
 
@@ -48,16 +49,26 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """The text, cut to ``most`` columns."""
+    """The text, cut to ``most`` columns.
+
+    >>> shorten("ann > bob > cat", 10), shorten("ann", 10)
+    ('ann > bob…', 'ann')
+    """
     if width(text) <= most:
         return text
-    while width(text) > most - 1:
-        text = text[:-1]
-    return text.rstrip() + "…"
+    if text.isascii():
+        return text[: most - 1].rstrip() + "…"
+    end, columns = 0, width(text[0])
+    while columns <= most - 1:
+        end += 1
+        columns += width(text[end])
+    return text[:end].rstrip() + "…"
 
 
 def width(text: str) -> int:
     """The columns that a terminal gives the text: two for wide characters, none for combining ones."""
+    if text.isascii():
+        return len(text)
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
     )

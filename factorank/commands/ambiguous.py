@@ -14,12 +14,13 @@ Task = Literal[
     "blended-digits", "symmetric-assignment-20", "symmetric-assignment-100", "coin-sort", "plackett-luce"
 ]
 SIZES: dict[Task, tuple[Any, int]] = {
-    "symmetric-assignment-20": ("symmetric-assignment", 20),
-    "blended-digits": ("blended-digits", 10),
     "coin-sort": ("coin-sort", 10),
     "plackett-luce": ("plackett-luce", 6),
+    "symmetric-assignment-20": ("symmetric-assignment", 20),
     "symmetric-assignment-100": ("symmetric-assignment", 100),
+    "blended-digits": ("blended-digits", 10),
 }
+"""The tasks, those that take the least time first."""
 
 
 @dataclass

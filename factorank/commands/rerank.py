@@ -1,13 +1,14 @@
 """``factorank rerank``: learn from ratings how users order items, and rank lists for a user."""
 
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from factorank.commands._options import options_for
+from factorank.commands._options import check_least, options_for
 from factorank.commands._rerank_text import answer_table, lead_text, scores_table, training_line, write_answer
 from factorank.commands._text import command_line, counted
 from factorank.errors import FactorankError
@@ -99,11 +100,11 @@ class RerankFit:
 
 @dataclass(kw_only=True)
 class RerankPredict:
-    """Rank items for a user: a table with the expected place of each and the probability of the top k."""
+    """Rank items for a user, or for all users of a parquet table."""
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The folder of a trained ranker."""
-    user: Path
+    user: Path | None = None
     """The user's preferences: a CSV with the columns item and rating, empty where the item is to be ranked;
     or a column item alone, in the user's order, best first. Items are ids or titles."""
     items: tuple[str, ...] = ()
@@ -119,10 +120,37 @@ class RerankPredict:
     """Network evaluations; 1 unless given, n for autoregressive rankers."""
     seed: int = 0
     """Decides ties and references."""
+    users: Path | None = None
+    """Many users: a parquet table with a row for each, the columns user, items and observed (lists), perhaps
+    ratings (a list beside observed); without items the answers are recommendations. Needs --out."""
+    rows: int = 8192
+    """Of --users: the rows of a part of the answers. A run that was stopped goes on with the next part."""
     out: Path | None = None
-    """Write the answer to this file as well, by its suffix .csv or .json."""
+    """Write the answer to this file as well, by its suffix .csv or .json; for --users the folder for it."""
 
     def run(self) -> int:
+        if (self.user is None) == (self.users is None):
+            raise FactorankError("either --user or --users is needed, and not both")
+        return self._for_one() if self.users is None else self._for_many()
+
+    def _for_many(self) -> int:
+        from factorank.rerank import Ranker
+        from factorank.rerank.reranking import REFERENCES
+        from factorank.rerank.streaming import predict_table
+
+        if self.out is None:
+            raise FactorankError("--users needs --out, a folder for the answers")
+        assert self.users is not None
+        started, references = time.perf_counter(), self.references or REFERENCES
+        ranker, k = Ranker.load(self.source), 10 if self.k is None else self.k
+        parts = predict_table(ranker, self.users, self.out, k=k, rows=self.rows, references=references)
+        for done, total in parts:
+            rate = done / (time.perf_counter() - started)
+            print(f"{done:,} of {total:,} users, {rate:,.0f} a second", file=sys.stderr, flush=True)
+        print(f"written to {self.out}")
+        return 0
+
+    def _for_one(self) -> int:
         import torch
 
         from factorank.rerank import Ranker, read_user
@@ -133,6 +161,7 @@ class RerankPredict:
         if self.out is not None and not self.out.parent.is_dir():
             raise FactorankError(f"there is no folder {self.out.parent} for --out {self.out}")
         ranker = Ranker.load(self.source)
+        assert self.user is not None
         observed = read_user(self.user)
         length = len({*self.items, *observed})
         answer = ranker.rerank(
@@ -235,7 +264,46 @@ class RerankEval:
         return 0
 
 
-class Rerank:
-    """Rank lists for users who have ordered some items: train on ratings, predict, or measure."""
+@dataclass(kw_only=True)
+class RerankServe:
+    """Serve a ranker over HTTP: POST /rerank and /recommend, GET /health and /metrics."""
 
-    actions: ClassVar = {"fit": RerankFit, "predict": RerankPredict, "eval": RerankEval}
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of a trained ranker."""
+    host: str = "127.0.0.1"
+    """The address to listen at; 0.0.0.0 for all of this machine's."""
+    port: int = 8000
+    batch: int = 32
+    """Requests that are answered together, at most."""
+    wait: float = 0.002
+    """Seconds that a request waits for others to share its batch."""
+    queue: int = 1024
+    """Requests that wait, at most; further ones get status 503."""
+
+    def run(self) -> int:
+        try:
+            import uvicorn
+
+            from factorank.rerank.service import Limits, create_app
+        except ImportError:
+            raise FactorankError("a service needs FastAPI: pip install 'factorank[serve]'") from None
+        from factorank.rerank import Ranker
+
+        for name in ("batch", "queue"):
+            check_least(name, getattr(self, name))
+        limits = Limits(batch=self.batch, wait=self.wait, queue=self.queue)
+        app = create_app(Ranker.load(self.source), limits)
+        print(f"serving {self.source} at http://{self.host}:{self.port}; Ctrl-C stops it", flush=True)
+        uvicorn.run(app, host=self.host, port=self.port, log_level="warning", timeout_graceful_shutdown=30)
+        return 0
+
+
+class Rerank:
+    """Rank lists for users who have ordered some items: train on ratings, predict, measure, or serve."""
+
+    actions: ClassVar = {
+        "fit": RerankFit,
+        "predict": RerankPredict,
+        "eval": RerankEval,
+        "serve": RerankServe,
+    }

@@ -1,5 +1,6 @@
 """``factorank sample``: draws from a saved law or model."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -29,13 +30,16 @@ class Sample(Saved):
         import torch
 
         from factorank.data import Rankings, write_rankings
+        from factorank.votes.drawing import draw_orders
 
         check_least("count", self.count)
         table = self.out is not None and self.out.suffix.lower() in (".csv", ".tsv", ".parquet")
         if self.format is not None and not table:
             raise FactorankError(f"--as {self.format} is the layout of a table: give --out FILE.csv, too")
         law, items = self.open()
-        orders = law.sample((self.count,), generator=torch.Generator().manual_seed(self.seed))
+        orders, how = draw_orders(law, self.count, torch.Generator().manual_seed(self.seed))
+        if how:
+            print(how, file=sys.stderr)
         if self.out is None:
             for row in orders.tolist():
                 print(" > ".join(items[item] for item in row))

@@ -31,6 +31,10 @@ class SortTrain:
     """The highest learning rate."""
     max_seconds: float = 600.0
     """Training time of each model; the learning rate falls to zero with it."""
+    tries: int = 3
+    """Beginnings of each model, of which the one with the largest likelihood goes on."""
+    start: tuple[Path, ...] = ()
+    """Folders of trained models of one method to begin from, one for each seed."""
     lists: int = 2000
     """Lists of each length to score on."""
     data: Path | None = None
@@ -45,16 +49,23 @@ class SortTrain:
         from factorank.experiments.sort import SortSetting
 
         check_jobs(self.jobs)
-        for name in ("seeds", "n", "batch_size", "lists"):
+        for name in ("seeds", "n", "batch_size", "lists", "tries"):
             check_least(name, getattr(self, name))
         shared: dict[str, Any] = {"channels": self.channels, "n": self.n, "batch_size": self.batch_size}
-        shared |= {"lr": self.lr, "seconds": self.max_seconds}
+        shared |= {"lr": self.lr, "seconds": self.max_seconds, "tries": self.tries}
+        if self.start and (len(self.start), len(self.methods)) != (self.seeds, 1):
+            raise FactorankError("--start takes a folder for each of the --seeds of one method")
         listed = [
             SortSetting(method=method, seed=seed, **shared)
             for seed in range(self.seeds)
             for method in self.methods
         ]
-        tasks = [(setting, self.out, self.data, self.lists, command_line()) for setting in listed]
+        about = {"lists": self.lists, "command": command_line()}
+        starts = self.start or (None,) * len(listed)
+        tasks = [
+            (setting, self.out, self.data, about | {"start": start})
+            for setting, start in zip(listed, starts, strict=True)
+        ]
         for index, rows in finished(work, tasks, self.jobs):
             name = listed[index].name
             say(f"{name}: finished" if rows else f"{name}: stopped; the same command goes on with it")
@@ -89,6 +100,7 @@ class SortEval:
 
         from factorank.data.digits import mnist
         from factorank.experiments import sort
+        from factorank.experiments.number_sorter import NumberSorter
         from factorank.experiments.record import provenance, write_results
 
         for n in (self.lists, *self.n):
@@ -96,9 +108,7 @@ class SortEval:
         if not self.models:
             raise FactorankError("give the folder of a run, or several")
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        models = [
-            sort.NumberSorter.from_pretrained(sort.model_folder(each)).to(device) for each in self.models
-        ]
+        models = [NumberSorter.from_pretrained(sort.model_folder(each)).to(device) for each in self.models]
         if len({model.method for model in models}) > 1 or (len(models) > 1 and models[0].scorer is not None):
             raise FactorankError("several models read together if all of them read digits")
         setting = sort.SortSetting(method=models[0].method, channels=models[0].channels)
@@ -119,12 +129,12 @@ class Sort:
     actions: ClassVar = {"train": SortTrain, "eval": SortEval}
 
 
-def work(setting: Any, out: Path, data: Path | None, lists: int, command: str) -> list[dict[str, Any]]:
+def work(setting: Any, out: Path, data: Path | None, options: dict[str, Any]) -> list[dict[str, Any]]:
     """One run, in a process of its own."""
     from factorank.data.digits import mnist
     from factorank.experiments import sort
 
-    return sort.run(setting, mnist(data), out, lists=lists, command=command)
+    return sort.run(setting, mnist(data), out, **options)
 
 
 def rows_table(rows: list[dict[str, Any]]) -> str:

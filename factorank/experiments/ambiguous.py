@@ -20,7 +20,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from statistics import mean
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,7 @@ from factorank.experiments.ambiguous_tasks import (
     BlendedDigits,
     CoinSort,
     GivenScores,
+    Split,
     Task,
 )
 from factorank.experiments.assignment_task import SymmetricAssignment
@@ -43,7 +45,6 @@ from factorank.models import PermutationModel
 from factorank.training import TrainResult, train
 
 TaskName = Literal["blended-digits", "symmetric-assignment", "coin-sort", "plackett-luce"]
-TASKS: tuple[TaskName, ...] = get_args(TaskName)
 CODES = ("inline", "lehmer", "left-lehmer", "fisher-yates", "insertion")
 BASELINES = {"gumbel-sinkhorn": GumbelSinkhorn, "riffle-diffusion": RiffleDiffusion}
 
@@ -82,7 +83,7 @@ class AmbiguousSetting:
 
 
 SIZES: dict[tuple[TaskName, int], dict[str, Any]] = {
-    ("blended-digits", 10): {"steps": 3000, "batch_size": 256},
+    ("blended-digits", 10): {"steps": 6000, "batch_size": 256, "weight_decay": 0.05},
     ("symmetric-assignment", 20): {"steps": 3000, "batch_size": 256},
     ("symmetric-assignment", 100): {"steps": 2500, "batch_size": 64},
     ("coin-sort", 10): {"steps": 4000, "batch_size": 512},
@@ -165,16 +166,19 @@ def run(
 
 
 def best_rates(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of each method at the learning rate with the least held-out loss; ``lr_tried`` lists all."""
-    kinds: dict[tuple[Any, ...], dict[float, float]] = {}
+    """The rows of each method at the learning rate with the least held-out loss, in mean over the seeds.
+
+    ``lr_tried`` lists all rates.
+    """
+    losses: dict[tuple[Any, ...], dict[float, dict[int, float]]] = {}
 
     def kind(row: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(row[key] for key in ("task", "n", "method", "code", "objective"))
 
-    for row in rows:
-        kinds.setdefault(kind(row), {}).setdefault(row["lr"], row["held_out"])
-    chosen = {each: min(rates, key=rates.__getitem__) for each, rates in kinds.items()}
-    tried = {each: ", ".join(f"{rate:g}" for rate in sorted(rates)) for each, rates in kinds.items()}
+    for row in rows:  # all rows of a run have its loss
+        losses.setdefault(kind(row), {}).setdefault(row["lr"], {})[row["seed"]] = row["held_out"]
+    chosen = {each: min(rates, key=lambda rate: mean(rates[rate].values())) for each, rates in losses.items()}
+    tried = {each: ", ".join(f"{rate:g}" for rate in sorted(rates)) for each, rates in losses.items()}
     return [row | {"lr_tried": tried[kind(row)]} for row in rows if row["lr"] == chosen[kind(row)]]
 
 
@@ -206,11 +210,11 @@ class Targets:
 
     capturable = True
 
-    def __init__(self, task: Task, setting: AmbiguousSetting) -> None:
-        self.task, self.by_rank = task, setting.by_rank
+    def __init__(self, task: Task, setting: AmbiguousSetting, split: Split = "train") -> None:
+        self.task, self.by_rank, self.split = task, setting.by_rank, split
 
     def __call__(self, batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        cases = self.task.cases(batch_size, generator)
+        cases = self.task.cases(batch_size, generator, self.split)
         coin = torch.rand((batch_size, 1), generator=generator, device=generator.device) < 0.5
         rank = torch.where(coin, cases.ranks[:, 0], cases.ranks[:, 1])
         return (rank if self.by_rank else rank.argsort(-1)), cases.context
@@ -245,9 +249,9 @@ def learn(
 def held_out_loss(
     setting: AmbiguousSetting, model: nn.Module, task: Task, device: torch.device, cases: int = 2048
 ) -> float:
-    """The mean loss, in nats, on cases drawn by a seed of their own: learning rates are chosen by it."""
+    """The mean loss, in nats, on held-out cases: learning rates are chosen by it."""
     generator = torch.Generator(device).manual_seed(10**6 + setting.seed)
-    data, total, at_once = Targets(task, setting), 0.0, min(cases, 256)
+    data, total, at_once = Targets(task, setting, "held_out"), 0.0, min(cases, 256)
     model.eval()
     for _ in range(cases // at_once):
         order, context = data(at_once, generator)

@@ -1,11 +1,12 @@
 r"""How well a law knows the several right answers of its cases: the columns of the experiment's rows.
 
-``clean`` is the share of the cases with one right order whose mode is right; ``both`` the share of the cases
-with two in which each is among 64 samples; ``right`` the share of these samples that is right, and ``share``
-that of the more frequent answer among the right ones, in mean over the cases that have any (a fair coin has
-0.55). ``bits`` is the mean of :math:`-\log_2 P` of the answers, and ``kl`` the divergence of the law from the
-true one, in bits. Both need a likelihood, which Gumbel-Sinkhorn does not have; of riffle diffusion a bound is
-known, ``bits_bound``.
+``clean`` is the share of the cases with one right order whose mode is right (autoregressive models search
+with a beam of 8, riffle diffusion with one of 20). ``both`` is the share of the cases with two right orders
+in which each is among 64 samples, ``right`` the share of these samples that is right, and ``share`` that of
+the more frequent answer among the right ones, in mean over the cases that have any (a fair coin has 0.55).
+``bits`` is the mean of :math:`-\log_2 P` of the answers, and ``kl`` the divergence of the law from the true
+one, in bits. Both need a likelihood, which Gumbel-Sinkhorn does not have; of riffle diffusion a bound is
+known, ``bits_bound``. ``nfe`` is the mean number of evaluations that it takes to draw an answer.
 """
 
 import math
@@ -44,7 +45,7 @@ def score(
     """
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
-    tested = task.test_cases(cases, generator)
+    tested = task.cases(cases, generator, "test")
     about: dict[str, Any] = {"cases": cases, "samples": samples}
     about["parameters"] = sum(weight.numel() for weight in model.parameters())
     if isinstance(model, OrderingModel):

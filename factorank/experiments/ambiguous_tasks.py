@@ -16,13 +16,13 @@ the law of given scores.
 """
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from factorank.data.digits import Digits, DigitSets
-from factorank.experiments.digit_networks import DigitNetwork, distorted
+from factorank.experiments.digit_networks import DigitNetwork, half_distorted
 
 
 class Cases(NamedTuple):
@@ -42,15 +42,17 @@ class Cases(NamedTuple):
         return (self.ranks[:, 0] != self.ranks[:, 1]).any(-1)
 
 
+Split = Literal["train", "held_out", "test"]
+"""Cases to train on, to choose by, and for the results."""
+
+
 class Task(Protocol):
     """A task: cases to train on, cases for the test, and an encoder that makes a token of each item."""
 
     name: str
     n: int
 
-    def cases(self, count: int, generator: torch.Generator) -> Cases: ...
-
-    def test_cases(self, count: int, generator: torch.Generator) -> Cases: ...
+    def cases(self, count: int, generator: torch.Generator, split: Split = "train") -> Cases: ...
 
     def encoder(self, width: int) -> nn.Module: ...
 
@@ -60,12 +62,10 @@ class CoinSort:
 
     name, n = "coin-sort", 10
 
-    def cases(self, count: int, generator: torch.Generator) -> Cases:
+    def cases(self, count: int, generator: torch.Generator, split: Split = "train") -> Cases:
         numbers = torch.rand((count, self.n, 1), generator=generator, device=generator.device)
         up = numbers.squeeze(-1).argsort(-1).argsort(-1)
         return Cases(numbers, torch.stack([up, self.n - 1 - up], 1))
-
-    test_cases = cases
 
     def encoder(self, width: int) -> nn.Module:
         return VectorTokens(1, width, waves=7)
@@ -76,7 +76,7 @@ class GivenScores:
 
     name, n = "plackett-luce", 6
 
-    def cases(self, count: int, generator: torch.Generator) -> Cases:
+    def cases(self, count: int, generator: torch.Generator, split: Split = "train") -> Cases:
         device = generator.device
         features = torch.randn((count, self.n, 4), generator=generator, device=device)
         scores = 2 * features[..., 0].tanh() + features[..., 1] * features[..., 2] + features[..., 3].sin()
@@ -84,8 +84,6 @@ class GivenScores:
         noisy = scores - (-uniform.clamp(min=1e-300).log()).log()
         ranks = noisy.argsort(dim=-1, descending=True).argsort(-1)
         return Cases(features, ranks.transpose(0, 1), scores)
-
-    test_cases = cases
 
     def encoder(self, width: int) -> nn.Module:
         return VectorTokens(4, width)
@@ -97,15 +95,13 @@ class BlendedDigits:
     name, n = "blended-digits", 10
 
     def __init__(self, sets: DigitSets, device: torch.device | str) -> None:
-        self.train, self.test = (ByLabel(each.to(device)) for each in (sets.train, sets.test))
+        self.digits = {
+            "train": ByLabel(sets.train.to(device)),
+            "held_out": ByLabel(sets.held_out.to(device)),
+            "test": ByLabel(sets.test.to(device)),
+        }
 
-    def cases(self, count: int, generator: torch.Generator) -> Cases:
-        return self._cases(self.train, count, generator, distort=True)
-
-    def test_cases(self, count: int, generator: torch.Generator) -> Cases:
-        return self._cases(self.test, count, generator, distort=False)
-
-    def _cases(self, digits: "ByLabel", count: int, generator: torch.Generator, *, distort: bool) -> Cases:
+    def cases(self, count: int, generator: torch.Generator, split: Split = "train") -> Cases:
         n, device = self.n, generator.device
 
         def uniform(*shape: int) -> Tensor:
@@ -120,9 +116,10 @@ class BlendedDigits:
         is_a, is_b = shown == a[:, None], shown == b[:, None]
         blended = (is_a & (one | two)[:, None]) | (is_b & two[:, None])
         other = torch.where(is_a, b[:, None], a[:, None])
+        digits = self.digits[split]
         first, second = digits.pictures(shown, uniform(n)), digits.pictures(other, uniform(n))
-        if distort:
-            first, second = distorted(first, generator), distorted(second, generator)
+        if split == "train":
+            first, second = half_distorted(first, generator), half_distorted(second, generator)
         else:
             first, second = first.float() / 255, second.float() / 255
         context = torch.where(blended[..., None, None], (first + second) / 2, first)

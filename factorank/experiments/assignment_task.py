@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from factorank.assignment import best_assignment
 from factorank.errors import FactorankError
-from factorank.experiments.ambiguous_tasks import Cases, VectorTokens
+from factorank.experiments.ambiguous_tasks import Cases, Split, VectorTokens
 from factorank.files import write_whole
 from factorank.permutations import compose, cycle_count, inverse
 
@@ -41,18 +41,22 @@ class SymmetricAssignment:
         self, n: int, trained: int, tested: int, device: torch.device | str, folder: Path | None = None
     ) -> None:
         self.n = n
-        self.train = _kept(folder, f"assignment-{n}-train", n, trained, 1, device)
-        self.test = _kept(folder, f"assignment-{n}-test", n, tested, 2, device)
+        sizes = {"train": trained, "test": tested, "held_out": tested}
+        self.solved = {
+            split: _kept(folder, f"assignment-{n}-{split}", n, count, seed, device)
+            for seed, (split, count) in enumerate(sizes.items(), 1)
+        }
 
-    def cases(self, count: int, generator: torch.Generator) -> Cases:
-        many, device = len(self.train.ranks), generator.device
-        chosen = torch.randint(many, (count,), generator=generator, device=device)
-        return self._listed(self.train.context[chosen], self.train.ranks[chosen], generator)
-
-    def test_cases(self, count: int, generator: torch.Generator) -> Cases:
-        if count > len(self.test.ranks):
-            raise FactorankError(f"there are {len(self.test.ranks)} test matrices, not {count}")
-        return self._listed(self.test.context[:count], self.test.ranks[:count], generator)
+    def cases(self, count: int, generator: torch.Generator, split: Split = "train") -> Cases:
+        solved = self.solved[split]
+        if split == "test":
+            chosen = torch.arange(count, device=generator.device)
+            if count > len(solved.ranks):
+                raise FactorankError(f"there are {len(solved.ranks)} test matrices, not {count}")
+        else:
+            many = len(solved.ranks)
+            chosen = torch.randint(many, (count,), generator=generator, device=generator.device)
+        return self._listed(solved.context[chosen], solved.ranks[chosen], generator)
 
     def _listed(self, matrix: Tensor, ranks: Tensor, generator: torch.Generator) -> Cases:
         """The cases with their rows in the order of certainty, and the columns with them."""
@@ -136,8 +140,11 @@ def _drafted(n: int, count: int, seed: int, device: torch.device | str) -> dict[
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Wait until no other process is in the block with this folder."""
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows
+        yield
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

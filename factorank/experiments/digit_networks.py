@@ -36,6 +36,12 @@ def distorted(pixels: Tensor, generator: torch.Generator) -> Tensor:
     return F.grid_sample(rows, grid, align_corners=False).view(pixels.shape)
 
 
+def half_distorted(pixels: Tensor, generator: torch.Generator) -> Tensor:
+    """The same, with half of the digits left as they are."""
+    changed = torch.rand(pixels.shape[:-2], generator=generator, device=pixels.device) < 0.5
+    return torch.where(changed[..., None, None], distorted(pixels, generator), pixels.float() / 255)
+
+
 class DigitNetwork(nn.Module):
     """Digits ``(*batch, 28, 28)`` to numbers ``(*batch, out)``: 3×3 convolutions without padding.
 

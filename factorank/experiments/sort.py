@@ -24,33 +24,28 @@ training digits that are held out; lists of the 10,000 test digits are for the r
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from factorank.data.digits import Digits, DigitSets
-from factorank.distributions import PermutationDistribution, PlackettLuce, RandomGrades
 from factorank.experiments import record
-from factorank.experiments.digit_networks import DigitNetwork, distorted
+from factorank.experiments.digit_networks import distorted
+from factorank.experiments.number_sorter import CELLS, Method, NumberSorter
 from factorank.files import read_json_lines
 from factorank.jigsaw.evaluation import wilson
 from factorank.jigsaw.training import history
-from factorank.models.saving import read_config, read_weights, write_module
 from factorank.training import TrainResult, TrainSettings, train
 
-Method = Literal["factorank", "score-and-sort"]
-CELLS, LEVELS = 4, 10
-FLOOR = 1e-4
-"""What the levels of a cell share evenly: a digit that is misread must not make an order impossible."""
 LENGTHS = (5, 10, 32, 100, 200)
 ENDLESS = 10_000_000
 """Steps of a run that its time ends."""
-FORMAT, VERSION = "factorank-sorter", 1
+TRIED = 150
+"""Steps of a beginning."""
 
 
 @dataclass(frozen=True)
@@ -68,69 +63,15 @@ class SortSetting:
     weight_decay: float = 0.02
     seconds: float = 600.0
     """Training time; the learning rate falls to zero with it."""
+    tries: int = 3
+    """Beginnings, of which the one with the largest likelihood goes on. An order that is almost right can be
+    had with a level that is never used and two digits that share another; steps do not lead out of that."""
     seed: int = 0
 
     @property
     def name(self) -> str:
         """The name of the run's folder."""
         return f"{self.method}-{self.seed}"
-
-
-class NumberSorter(nn.Module):
-    """The law of the order of numbers ``(*batch, n, 4, 28, 28)``, smallest first."""
-
-    def __init__(self, method: Method, channels: Sequence[int]) -> None:
-        super().__init__()
-        self.method, self.channels = method, tuple(channels)
-        self.features = 128 if method == "score-and-sort" else LEVELS
-        self.reader = DigitNetwork(self.features, self.channels)
-        self.scorer: nn.Module | None = None
-        if method == "score-and-sort":
-            sizes = (CELLS * self.features, 512, 512)
-            hidden = [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), nn.GELU())]
-            self.scorer = nn.Sequential(*hidden, nn.Linear(sizes[-1], 1))
-
-    def law_of(self, features: Tensor, *, check: bool = True) -> PermutationDistribution:
-        """The law of the order of numbers whose cells have these features ``(*batch, n, 4, features)``."""
-        if self.scorer is not None:
-            return PlackettLuce(self.scorer(features.flatten(-2)).squeeze(-1), validate_args=check)
-        levels = ((1 - FLOOR) * features.double().softmax(-1) + FLOOR / LEVELS).log()
-        grades = levels[..., 0, :]
-        for cell in range(1, CELLS):
-            grades = (grades[..., None] + levels[..., cell, None, :]).flatten(-2)
-        return RandomGrades(grades, validate_args=check)
-
-    def distribution(self, numbers: Tensor) -> PermutationDistribution:
-        """The law of the order of numbers ``(*batch, n, 4, 28, 28)``: pixels from 0 to 1, or bytes."""
-        return self.law_of(self.reader(numbers))
-
-    def sort(self, features: Tensor) -> Tensor:
-        """A likely order ``(*batch, n)`` of numbers with these features."""
-        if self.scorer is not None:
-            return self.law_of(features).mode
-        place_value = LEVELS ** torch.arange(CELLS - 1, -1, -1, device=features.device)
-        return (features.argmax(-1) * place_value).sum(-1).argsort(dim=-1, stable=True)
-
-    def loss(self, order: Tensor, context: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """The exact :math:`-\\log p` of each order ``(*batch, n)``, in nats: ``(*batch,)``."""
-        features = self.reader(context)
-        with torch.autocast(order.device.type, enabled=False):
-            return -self.law_of(features.float(), check=False).log_prob(order)
-
-    def config(self) -> dict[str, Any]:
-        return {"method": self.method, "channels": list(self.channels)}
-
-    def save_pretrained(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
-        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all."""
-        write_module(self, folder, FORMAT, VERSION, self.config(), dtype)
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path) -> "NumberSorter":
-        """Load what :meth:`save_pretrained` wrote, in eval mode."""
-        config = read_config(Path(folder), FORMAT, VERSION, ("method", "channels"), "a sorter of numbers")
-        model = cls(**config)
-        read_weights(model, Path(folder))
-        return model
 
 
 class SortedLists:
@@ -207,17 +148,21 @@ def both_splits(
 
 
 def learn(
-    setting: SortSetting, sets: DigitSets, out: Path | None = None, **options: Any
+    setting: SortSetting,
+    sets: DigitSets,
+    out: Path | None = None,
+    *,
+    start: Path | None = None,
+    **options: Any,
 ) -> tuple[NumberSorter, TrainResult]:
-    """Train the model of a setting; the same call resumes the run in ``out``. ``options`` go to ``train``."""
-    torch.manual_seed(setting.seed)
+    """Train the model of a setting; the same call resumes the run in ``out``.
+
+    ``start`` is the folder of a trained model to begin from. ``options`` go to ``train``.
+    """
     device = torch.device(options.pop("device", None) or ("cuda" if torch.cuda.is_available() else "cpu"))
-    model = NumberSorter(setting.method, setting.channels)
-    lines = history(out)
+    lists = SortedLists(sets.train.to(device), setting.n)
     settings = TrainSettings(
         steps=ENDLESS,
-        schedule="time",
-        max_seconds=max(setting.seconds - (lines[-1]["seconds"] if lines else 0.0), 1e-3),
         batch_size=setting.batch_size,
         lr=setting.lr,
         warmup=200,
@@ -227,11 +172,31 @@ def learn(
         held_out_every=500,
         seed=setting.seed,
         device=device,
-        out=out,
     )
+    lines = history(out)
+    left = max(setting.seconds - (lines[-1]["seconds"] if lines else 0.0), 1e-3)
+    if start is not None:
+        model = NumberSorter.from_pretrained(model_folder(start))
+    else:
+        model = _begin(setting, lists, settings, 1 if lines else setting.tries)
+    settings = replace(settings, schedule="time", max_seconds=left, out=out)
     watch = partial(digit_error, digits=sets.held_out)
-    lists = SortedLists(sets.train.to(device), setting.n)
     return model, train(model, lists, settings, **({"watch": watch} | options))
+
+
+def _begin(setting: SortSetting, lists: SortedLists, settings: TrainSettings, tries: int) -> NumberSorter:
+    """The best of several models after a few steps; an untrained one if there is one try only."""
+    models: dict[float, NumberSorter] = {}
+    for attempt in range(tries):
+        torch.manual_seed(setting.seed + 1000 * attempt)
+        model = NumberSorter(setting.method, setting.channels)
+        if tries == 1:
+            return model
+        short = replace(
+            settings, steps=TRIED, schedule="constant", warmup=50, seed=setting.seed + 1000 * attempt
+        )
+        models[train(model, lists, short).loss] = model
+    return models[min(models)]
 
 
 def read_digits(model: NumberSorter, digits: Digits, at_once: int = 1000) -> Tensor:

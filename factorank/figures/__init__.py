@@ -6,6 +6,7 @@ from factorank.figures.cyclic import curve_figure, cyclic_figure
 from factorank.figures.drawing import AnyPath
 from factorank.figures.jigsaw import jigsaw_figure
 from factorank.figures.laws import laws_figure
+from factorank.figures.photograph_failures import failures_figure
 from factorank.figures.photographs import photographs_figure
 from factorank.figures.puzzles import solution_picture, steps_animation
 from factorank.figures.rerank import calibration_figure, rerank_figure
@@ -30,6 +31,7 @@ FIGURES = {
     "cyclic-curve": curve_figure,
     "codes": codes_figure,
     "jigsaw": jigsaw_figure,
+    "photograph-failures": failures_figure,
     "photographs": photographs_figure,
     "laws": laws_figure,
     "rerank": rerank_figure,

@@ -45,7 +45,8 @@ def ambiguous_figure(results: AnyPath, path: AnyPath) -> None:
                 axis.set_ylim(bottom=0)
                 axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axis.set_visible(bool(axis.lines))
-    legend_below(figure, 6, labelled.values(), labelled.keys(), fontsize=9)
+    columns = min(6, len(tasks) + 1)
+    legend_below(figure, columns, labelled.values(), labelled.keys(), fontsize=9)
     save(figure, path)
 
 

@@ -36,6 +36,8 @@ def photographs_figure(results: AnyPath, path: AnyPath) -> None:
     ):
         for shift, (kind, style) in enumerate(STYLES.items()):
             here = sorted((row for row in plain if _kind(row) == kind), key=lambda row: row["grid"])
+            if not here:
+                continue
             at = [row["grid"] + NARROW * (shift - 1) for row in here]
             axis.vlines(
                 at, [100 * row[f"{key}_low"] for row in here], [100 * row[f"{key}_high"] for row in here]

@@ -1,14 +1,14 @@
 """The figure of sorting handwritten numbers: items in place and lists exact, by the length of the lists."""
 
-from typing import Any
+from statistics import median
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import BLACK, BLUE, ORANGE, SKY, AnyPath, label_ends, means, panels, save
+from factorank.figures.drawing import BLACK, BLUE, ORANGE, SKY, AnyPath, label_ends, panels, save
 from factorank.files import read_json_lines
 
 SERIES = {
     ("factorank", 1): ("factorank", BLUE, "o", "-"),
-    ("factorank", 3): ("factorank, 3 readers", SKY, "s", "--"),
+    ("factorank", 2): ("factorank, 2 readers", SKY, "s", "--"),
     ("score-and-sort", 1): ("score and sort", ORANGE, "P", "-"),
 }
 """Label, colour, marker and line, by method and the number of models that read together."""
@@ -17,7 +17,10 @@ PUBLISHED = {"Soft-Rank Diffusion": (200, 66.1, 1.4), "SymmetricDiffusers": (200
 
 
 def sort_figure(results: AnyPath, path: AnyPath) -> None:
-    """Two panels against the length of the lists: items in place, and lists exact; means over the seeds."""
+    """Two panels against the length of the lists: items in place, and lists exact.
+
+    Lines are medians over the seeds, small marks the seeds.
+    """
     rows = [row for row in read_json_lines(results) if row["split"] == "test"]
     if not rows:
         raise FactorankError(f"{results} holds no results on test digits")
@@ -29,11 +32,14 @@ def sort_figure(results: AnyPath, path: AnyPath) -> None:
         ends: dict[str, tuple[float, float, str]] = {}
         for (method, models), (label, colour, mark, line) in SERIES.items():
             chosen = [row for row in rows if (row["method"], row["nfe"]) == (method, models)]
-            points = means(chosen, "n", key, 100)
-            if points:
-                axis.plot(*zip(*points, strict=True), color=colour, marker=mark, linestyle=line)
-                _spread(axis, chosen, key, colour)
-                ends[label] = (*points[-1], colour)
+            if not chosen:
+                continue
+            at = sorted({row["n"] for row in chosen})
+            middle = [100 * median(row[key] for row in chosen if row["n"] == n) for n in at]
+            axis.plot(at, middle, color=colour, marker=mark, linestyle=line)
+            each = {"color": colour, "marker": mark, "markersize": 4, "linestyle": "none", "alpha": 0.5}
+            axis.plot([row["n"] for row in chosen], [100 * row[key] for row in chosen], **each)
+            ends[label] = (at[-1], middle[-1], colour)
         for name, published in PUBLISHED.items():
             axis.plot(published[0], published[1 + place], "*", color=BLACK, markersize=9)
             ends[f"{name} (published)"] = (published[0], published[1 + place], BLACK)
@@ -44,10 +50,3 @@ def sort_figure(results: AnyPath, path: AnyPath) -> None:
         axis.grid(alpha=0.3)
         label_ends(axis, ends)
     save(figure, path)
-
-
-def _spread(axis: Any, rows: list[dict[str, Any]], key: str, colour: str) -> None:
-    """A bar from the worst to the best seed."""
-    for n in {row["n"] for row in rows}:
-        values = [100 * row[key] for row in rows if row["n"] == n]
-        axis.vlines(n, min(values), max(values), color=colour, linewidth=3, alpha=0.4)

@@ -69,7 +69,9 @@ def codes_figure(results: AnyPath, path: AnyPath) -> None:
                 style = {"marker": mark, "markersize": 5, "linewidth": 1.2}
                 axis.plot(n, [1e9 * row["ours"] for row in points], color=colour, label=code, **style)
                 pale = style | {"linestyle": ":", "alpha": 0.55, "markerfacecolor": "white"}
-                axis.plot(n, [1e9 * row["peer"] for row in points], color=colour, **pale)
+                compared = [row for row in points if row["peer"] is not None]
+                peers = [1e9 * row["peer"] for row in compared]
+                axis.plot([row["n"] for row in compared], peers, color=colour, **pale)
             limit = {row["n"]: 1e9 * row["limit"] for row in part}
             axis.plot(list(limit), list(limit.values()), "k:", linewidth=1.2, label="copy")
             axis.set(xscale="log", yscale="log", title=f"{direction}, {device}", xlabel="n")

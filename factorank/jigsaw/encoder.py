@@ -18,6 +18,7 @@ from factorank.codes import code as find_code
 from factorank.errors import ModelError
 from factorank.jigsaw.edges import EdgeAttention
 from factorank.jigsaw.puzzles import Direction
+from factorank.permutations import inverse
 
 FEATURES = ("edges", "contrast", "means", "neighbours")
 SINKHORN = 5
@@ -83,6 +84,10 @@ class Pieces(nn.Module):
     def tokens(self, pixels: Tensor) -> Tensor:
         raise NotImplementedError
 
+    def example(self, n: int) -> Tensor:
+        """Two puzzles of black pieces."""
+        return torch.zeros((2, n, self.piece, self.piece, self.channels), dtype=torch.uint8)
+
     def config(self) -> dict[str, Any]:
         names = ("grid", "piece", "width", "channels", "aligned", "direction")
         return {name: getattr(self, name) for name in names} | {
@@ -126,8 +131,13 @@ class SlotGuess(nn.Module):
         scores = logits.detach()
         for _ in range(SINKHORN):
             scores = scores.log_softmax(-1).log_softmax(-2)
-        pieces = scores.log_softmax(-1).argmax(-1).argsort(dim=-1, stable=True)
-        order = pieces.argsort(-1) if direction == "slot-of-piece" else pieces
+        slots = scores.log_softmax(-1).argmax(-1)
+        places = torch.arange(slots.shape[-1], device=slots.device)
+        one, other = slots[..., :, None], slots[..., None, :]
+        first = (other < one) | ((other == one) & (places < places[:, None]))
+        order = first.sum(-1)  # by counting: a sort that keeps the order of ties is not in every runtime
+        if direction != "slot-of-piece":
+            order = inverse(order, check=False)
         return self.code.encode(order, check=False)
 
 

@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
+TURNS = 4
+"""How often a thread that wakes at once takes a slice: enough that one which wakes late still finds some."""
+
 
 def in_threads(
     kernel: Callable[[Any, Any], Any], rows: np.ndarray, out: np.ndarray, parts: int
 ) -> list[tuple[int, Any]]:
-    """Run ``kernel(rows, out)`` on ``parts`` slices of the rows, or one for each row if there are fewer.
+    """Run ``kernel(rows, out)`` on ``parts`` slices of the rows, or on fewer: ``TURNS`` for each thread.
 
     The threads, as many as torch has, take slices until none is left. The calling thread is one of them and
     waits for no thread that has not begun: other work, such as torch's own threads that wait for theirs, may
     keep it from waking in time. Returns the first row of each slice and what the kernel returned, in order.
     """
-    parts = max(1, min(len(rows), parts))
+    parts = max(1, min(len(rows), parts, TURNS * torch.get_num_threads()))
     threads = min(torch.get_num_threads(), parts)
     if threads == 1:
         return [(0, kernel(rows, out))]

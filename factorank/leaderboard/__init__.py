@@ -9,14 +9,19 @@ from factorank.leaderboard.ranks import (
     naive_rank_sets,
     simultaneous_rank_sets,
 )
+from factorank.leaderboard.reading import read_board
+from factorank.leaderboard.scores import ScoreTable, score_table
 
 __all__ = [
     "BattleTable",
     "Leaderboard",
     "RankSets",
+    "ScoreTable",
     "battle_table",
     "bonferroni_rank_sets",
     "marginal_rank_sets",
     "naive_rank_sets",
+    "read_board",
+    "score_table",
     "simultaneous_rank_sets",
 ]

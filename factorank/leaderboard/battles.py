@@ -1,6 +1,6 @@
 """Tables of battles, as people have them: who met whom, and who won."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,10 @@ WORDS = {
 """The words for an outcome, in any case. The name of the winner itself is understood as well."""
 
 
+Place = Callable[[int], str]
+"""How a row is named in a message."""
+
+
 @dataclass(frozen=True)
 class BattleTable:
     """Battles of named items, checked: one row a battle, or a kind of battle with its count."""
@@ -47,16 +51,23 @@ class BattleTable:
     judges: np.ndarray | None = None
 
 
-def battle_table(table: Any) -> BattleTable:
+def row_name(row: int) -> str:
+    """How a row is named in a message, where a table has no lines."""
+    return f"row {row}"
+
+
+def battle_table(table: Any, place: Place = row_name) -> BattleTable:
     """Battles from a table with the columns ``model_a``, ``model_b``, ``winner`` and, if there are such,
     ``count`` and ``judge``: a dict of columns, a pandas or polars frame, or a structured numpy array.
+
+    ``place`` names a row in a message. With a column of counts each kind of battle has one row.
 
     >>> battle_table({"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_a", "tie"]}).outcomes
     array([0, 2])
     """
     if isinstance(table, BattleTable):
         return table
-    columns = _columns(table)
+    columns = columns_of(table)
     names = {what: _column(columns, what, required=what not in ("count", "judge")) for what in COLUMNS}
     left, right = (np.asarray(columns[names[what]]) for what in ("model_a", "model_b"))
     rows = len(left)
@@ -65,20 +76,24 @@ def battle_table(table: Any) -> BattleTable:
             raise RankingsError(f"column {name!r} has {len(columns[name])} rows, {names['model_a']!r} {rows}")
     if not rows:
         raise RankingsError("a leaderboard needs at least one battle, but the table has no rows")
-    items, pairs = _numbered(left, right, names)
+    items, pairs = _numbered(left, right, names, place)
     same = pairs[:, 0] == pairs[:, 1]
     if same.any():
         row = int(same.argmax())
-        raise RankingsError(f"row {row}: {items[pairs[row, 0]]!r} is compared with itself")
+        raise RankingsError(f"{place(row)}: {items[pairs[row, 0]]!r} is compared with itself")
     if len(items) < 2:
         raise RankingsError("a leaderboard ranks at least two items")
-    outcomes = _outcomes(np.asarray(columns[names["winner"]]), names["winner"], items, pairs)
-    counts = None if not names["count"] else _counts(np.asarray(columns[names["count"]]), names["count"])
+    outcomes = _outcomes(np.asarray(columns[names["winner"]]), names["winner"], items, pairs, place)
+    counts = None
+    if names["count"]:
+        counts = _counts(np.asarray(columns[names["count"]]), names["count"], place)
+        _check_once(pairs, outcomes, items, place)
     judges = None if not names["judge"] else np.asarray(columns[names["judge"]])
     return BattleTable(items, pairs, outcomes, counts, judges)
 
 
-def _columns(table: Any) -> Mapping[str, Any]:
+def columns_of(table: Any) -> Mapping[str, Any]:
+    """The columns of a table of any usual kind, by name."""
     if isinstance(table, Mapping):
         columns = table
     elif isinstance(table, np.ndarray) and table.dtype.names:
@@ -110,13 +125,13 @@ def _column(columns: Mapping[str, Any], what: str, *, required: bool) -> str:
 
 
 def _numbered(
-    left: np.ndarray, right: np.ndarray, names: dict[str, str]
+    left: np.ndarray, right: np.ndarray, names: dict[str, str], place: Place
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """The names of the items, sorted, and the pairs as numbers."""
     for column, what in ((left, "model_a"), (right, "model_b")):
         missing = _missing(column)
         if missing.any():
-            raise RankingsError(f"row {int(missing.argmax())}: column {names[what]!r} holds no name")
+            raise RankingsError(f"{place(int(missing.argmax()))}: column {names[what]!r} holds no name")
     both = np.concatenate([left, right])
     if both.dtype.kind in "iu":
         values, index = np.unique(both, return_inverse=True)
@@ -126,9 +141,9 @@ def _numbered(
         index = np.fromiter((numbers.setdefault(name, len(numbers)) for name in both.tolist()), np.int64)
         items = tuple(str(name) for name in numbers)
         by = np.argsort(np.array(items), kind="stable")
-        place = np.empty(len(by), np.int64)
-        place[by] = np.arange(len(by))
-        items, index = tuple(items[i] for i in by), place[index]
+        sorted_place = np.empty(len(by), np.int64)
+        sorted_place[by] = np.arange(len(by))
+        items, index = tuple(items[i] for i in by), sorted_place[index]
     return items, np.ascontiguousarray(index.reshape(2, -1).T)
 
 
@@ -140,18 +155,20 @@ def _missing(column: np.ndarray) -> np.ndarray:
     return np.zeros(len(column), bool) if column.dtype.kind in "iub" else column == ""
 
 
-def _outcomes(column: np.ndarray, name: str, items: tuple[str, ...], pairs: np.ndarray) -> np.ndarray:
+def _outcomes(
+    column: np.ndarray, name: str, items: tuple[str, ...], pairs: np.ndarray, place: Place
+) -> np.ndarray:
     values, index = np.unique(column.astype(str), return_inverse=True)
     index = index.reshape(-1)
-    number = {item: place for place, item in enumerate(items)}
+    number = {item: at for at, item in enumerate(items)}
     meaning = {word: code for code, words in WORDS.items() for word in words}
     codes = np.full(len(values), -1)
     winners = np.full(len(values), -1)
-    for place, value in enumerate(values.tolist()):
+    for at, value in enumerate(values.tolist()):
         if value in number:
-            winners[place] = number[value]
+            winners[at] = number[value]
         elif value.strip().lower() in meaning:
-            codes[place] = meaning[value.strip().lower()]
+            codes[at] = meaning[value.strip().lower()]
     result, winner = codes[index], winners[index]
     result = np.where((winner >= 0) & (winner == pairs[:, 0]), FIRST, result)
     result = np.where((winner >= 0) & (winner == pairs[:, 1]), SECOND, result)
@@ -162,21 +179,47 @@ def _outcomes(column: np.ndarray, name: str, items: tuple[str, ...], pairs: np.n
             if winner[row] >= 0
             else "but a winner is 'model_a', 'model_b', 'tie' or the name of one of the two"
         )
-        raise RankingsError(f"row {row}: column {name!r} holds {column[row : row + 1].tolist()[0]!r}, {why}")
+        raise RankingsError(
+            f"{place(row)}: column {name!r} holds {column[row : row + 1].tolist()[0]!r}, {why}"
+        )
     return result
 
 
-def _counts(column: np.ndarray, name: str) -> np.ndarray:
+def _counts(column: np.ndarray, name: str, place: Place) -> np.ndarray:
     try:
         values = column.astype(np.float64)
     except (TypeError, ValueError):
-        raise RankingsError(f"column {name!r} holds something that is no number") from None
+        row = next(row for row, value in enumerate(column.tolist()) if not _is_number(value))
+        (value,) = column[row : row + 1].tolist()
+        raise RankingsError(f"{place(row)}: column {name!r} holds {value!r}, which is no number") from None
     bad = ~np.isfinite(values) | (values < 0)
     if bad.any():
         row = int(bad.argmax())
         raise RankingsError(
-            f"row {row}: column {name!r} holds {column[row : row + 1].tolist()[0]!r}; a count is 0 or more"
+            f"{place(row)}: column {name!r} holds {column[row : row + 1].tolist()[0]!r}; a count is 0 or more"
         )
     if not values.any():
         raise RankingsError(f"column {name!r} holds no count above 0")
     return values
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _check_once(pairs: np.ndarray, outcomes: np.ndarray, items: tuple[str, ...], place: Place) -> None:
+    """Refuse two rows of counts for one kind of battle: one of them is likely a copy."""
+    key = (pairs[:, 0] * len(items) + pairs[:, 1]) * 3 + outcomes
+    _, first, index = np.unique(key, return_index=True, return_inverse=True)
+    again = first[index.reshape(-1)] != np.arange(len(key))
+    if again.any():
+        row = int(again.argmax())
+        a, b = (items[item] for item in pairs[row])
+        before = place(int(first[index.reshape(-1)[row]]))
+        raise RankingsError(
+            f"{place(row)}: {a!r} against {b!r} with this winner is counted already, {before}"
+        )

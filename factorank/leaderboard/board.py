@@ -21,11 +21,13 @@ from factorank.leaderboard.ranks import (
     simultaneous_rank_sets,
     tiers,
 )
+from factorank.leaderboard.scores import ScoreTable, score_table
 
 Ties = Literal["davidson", "rao-kupper", "half"]
 LAWS: dict[str, type[ComparisonLaw]] = {"davidson": Davidson, "rao-kupper": RaoKupper, "half": BradleyTerry}
 DRAWS = 4000
 """Draws of the errors of the scores, from which critical values are taken."""
+LEAST_REFITS = 100
 WEAK_PRIOR = 0.1
 """The penalty that is used where the battles alone do not determine the scores."""
 
@@ -49,17 +51,20 @@ class Leaderboard:
     def __init__(
         self,
         items: tuple[str, ...],
-        comparisons: ComparisonLaw,
+        scores: Tensor,
         covariance: Tensor,
         errors: Tensor,
         level: float,
+        comparisons: ComparisonLaw | None = None,
     ) -> None:
         self.items = items
         """The names of the items."""
+        self.scores = scores
+        """The scores ``(n,)`` of the items, of mean zero: in nats, or in the unit of a table of scores."""
         self.comparisons = comparisons
-        """The fitted law of the outcome of a battle."""
+        """The fitted law of the outcome of a battle; None if there were none."""
         self.covariance = covariance
-        """Of the scores ``(n, n)``, whose mean is zero."""
+        """Of the scores, ``(n, n)``."""
         self.errors = errors
         """Draws ``(draws, n)`` of the error of the scores."""
         self.level = level
@@ -97,10 +102,7 @@ class Leaderboard:
         """
         if ties not in LAWS:
             raise FitError(f"ties are one of {', '.join(map(repr, LAWS))}, not {ties!r}", parameter="ties")
-        if not 0 < level < 1:
-            raise FitError(f"{{parameter}} is between 0 and 1, not {level!r}", parameter="level")
-        if bootstrap is not None and bootstrap < 100:
-            raise FitError(f"{{parameter}} takes at least 100 refits, not {bootstrap}", parameter="bootstrap")
+        _check(level, bootstrap)
         table = battle_table(battles)
         generator = generator or torch.Generator().manual_seed(0)
         collected = collect(
@@ -110,18 +112,41 @@ class Leaderboard:
         robust = ties == "half" or table.judges is not None
         kind: Covariance = covariance or ("sandwich" if robust else "information")
         if bootstrap is not None:
-            errors = fitted.refits(bootstrap, generator) - fitted.scores()
-            errors = errors - errors.mean(0)
-            spread = errors.T @ errors / (bootstrap - 1)
+            spread, errors = _spread_of(fitted.refits(bootstrap, generator))
         else:
             spread = fitted.score_covariance(kind)
             errors = _normal(spread, DRAWS, generator)
-        return cls(table.items, LAWS[ties].from_fit(fitted), spread, errors, level)
+        law = LAWS[ties].from_fit(fitted)
+        return cls(table.items, law.scores, spread, errors, level, law)
 
-    @property
-    def scores(self) -> Tensor:
-        """The scores ``(n,)`` of the items, in nats, of mean zero."""
-        return self.comparisons.scores
+    @classmethod
+    def from_scores(
+        cls,
+        table: Any,
+        *,
+        level: float = 0.95,
+        bootstrap: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> "Leaderboard":
+        """A leaderboard by the mean over tasks, such as benchmarks; its uncertainty is that of the tasks.
+
+        Args:
+            table: columns ``item``, ``task``, ``score``, or one row an item and one column a task.
+            level, bootstrap, generator: as for :meth:`fit`; the bootstrap draws tasks with replacement.
+
+        >>> scores = {"item": ["x", "y"], "a": [0.9, 0.7], "b": [0.8, 0.75], "c": [0.85, 0.8]}
+        >>> Leaderboard.from_scores(scores).table["item"]
+        ['x', 'y']
+        """
+        _check(level, bootstrap)
+        scores = table if isinstance(table, ScoreTable) else score_table(table)
+        generator = generator or torch.Generator().manual_seed(0)
+        if bootstrap is not None:
+            spread, errors = _spread_of(scores.refits(bootstrap, generator))
+        else:
+            spread = scores.covariance()
+            errors = _normal(spread, DRAWS, generator)
+        return cls(scores.items, scores.mean(), spread, errors, level)
 
     @property
     def order(self) -> Tensor:
@@ -155,6 +180,8 @@ class Leaderboard:
 
     def battles_to_separate(self, better: str, worse: str) -> int:
         """How many further battles of two items against each other would separate them, as they stand."""
+        if self.comparisons is None:
+            raise FitError("this leaderboard was made from scores: there are no battles to add")
         a, b = (self._number(name) for name in (better, worse))
         difference = float(self.scores[a] - self.scores[b])
         c = self.covariance
@@ -171,7 +198,7 @@ class Leaderboard:
         ``item``; ``score`` with the interval ``low`` to ``high``; the confidence set of the rank, by itself
         (``rank_low``, ``rank_high``) and together with all others (``rank_low_simultaneous``,
         ``rank_high_simultaneous``), counted from 1; the probability ``p_best`` of being the best; ``tier``;
-        ``expected_rank``; how many ``battles`` the item took part in.
+        ``expected_rank``; from battles also how many ``battles`` the item took part in.
         """
         order, scores = self.order, self.scores
         z = float(torch.special.ndtri(torch.tensor((1 + self.level) / 2, dtype=torch.float64)))
@@ -188,16 +215,11 @@ class Leaderboard:
             "p_best": self.law.marginals()[:, 0],
             "tier": self.tiers,
             "expected_rank": 1 + self.law.mean_ranks(),
-            "battles": self._battles(),
         }
+        if self.comparisons is not None:
+            columns["battles"] = self.comparisons.checked_fit().battles_of_items()
         result: dict[str, list[Any]] = {"item": [self.items[item] for item in order.tolist()]}
         return result | {name: column[order].tolist() for name, column in columns.items()}
-
-    def _battles(self) -> Tensor:
-        fitted = self.comparisons.checked_fit()
-        each = torch.from_numpy(fitted.battles.counts).sum(1)
-        total = torch.zeros(len(self.items), dtype=each.dtype)
-        return total.index_add(0, fitted.design.first, each).index_add(0, fitted.design.second, each)
 
     def _number(self, name: str) -> int:
         if name not in self.items:
@@ -216,6 +238,21 @@ def _fitted(battles: Any, law: type[ComparisonLaw], prior: float | None, items: 
             raise
         warnings.warn(f"{error}; a weak prior is used (prior={WEAK_PRIOR})", FitWarning, stacklevel=3)
         return fit_battles(battles, law.link, penalty=WEAK_PRIOR, names=items)
+
+
+def _check(level: float, bootstrap: int | None) -> None:
+    if not 0 < level < 1:
+        raise FitError(f"{{parameter}} is between 0 and 1, not {level!r}", parameter="level")
+    if bootstrap is not None and bootstrap < LEAST_REFITS:
+        raise FitError(
+            f"{{parameter}} takes at least {LEAST_REFITS} refits, not {bootstrap}", parameter="bootstrap"
+        )
+
+
+def _spread_of(refits: Tensor) -> tuple[Tensor, Tensor]:
+    """The covariance of refits ``(sets, n)``, and their deviations from the mean."""
+    errors = refits - refits.mean(0)
+    return errors.T @ errors / (len(refits) - 1), errors
 
 
 def _normal(covariance: Tensor, draws: int, generator: torch.Generator) -> Tensor:

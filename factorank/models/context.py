@@ -2,12 +2,13 @@
 
 A context encoder is any module that maps a context to tokens ``(*batch, tokens, width)``, or to a pair of
 those and a bool ``(*batch, tokens)`` that is false at padding. The context may have any structure: a
-tensor, a tuple, a dictionary, nested as the encoder likes. Three attributes, all optional, say more:
+tensor, a tuple, a dictionary, nested as the encoder likes. Some attributes, all optional, say more:
 
 * ``aligned = True``: there are n tokens and token i belongs to position i of the code. They then share one
   token of the transformer; otherwise the tokens are put before those of the code. Position i of an insertion
   code is item i; of other codes it is place i, and item i with ``target="rank"``.
 * ``exchangeable = True``: token i depends on item i alone, so items may be reordered (``observed`` needs it).
+* ``example(n)``: a context of two rows, of the right shapes; ``export_onnx`` needs one, or is given one.
 * ``config()``: the keyword arguments that rebuild it, for classes given to :func:`register_context`.
 """
 
@@ -58,6 +59,10 @@ class ItemContext(nn.Module):
                 )
         present = items >= 0
         return self.embedding(items.long().clamp(min=0)) * present[..., None], present
+
+    def example(self, n: int) -> Tensor:
+        """Two lists of n items."""
+        return torch.zeros((2, n), dtype=torch.int64)
 
     def config(self) -> dict[str, Any]:
         return {"items": self.items, "width": self.width}

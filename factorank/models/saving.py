@@ -8,11 +8,14 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from factorank.codes import Code
 from factorank.errors import ModelError
 from factorank.files import write_json, write_whole
-from factorank.models.context import build_context, context_config
+from factorank.models import orders
+from factorank.models.context import build_context, context_config, encode_context
+from factorank.onnx import export
 
 FORMAT, VERSION = "factorank-model", 1
 SETTINGS = ("n", "code", "objective", "width", "depth", "heads", "dropout", "context", "reference", "masks")
@@ -51,6 +54,32 @@ class SavedModel(nn.Module):
         """
         write_module(self, folder, FORMAT, VERSION, self.config(), dtype)
 
+    def export_onnx(self, path: str | os.PathLike[str], context: Any = None) -> None:
+        """Write an ONNX file, for runtimes without torch; needs ``factorank[onnx]``. Its batch has any size.
+
+        A masked model decides at one evaluation: ``order (batch, n)``, the mode of ``distribution(context,
+        nfe=1)``, and its ``log_prob (batch,)``, from the context, or without an encoder from ``fixed (batch,
+        n)``: fixed values of the code, -1 where free. An autoregressive model predicts ``logits (batch, n,
+        n)`` from ``code (batch, n)``, whose masked positions are -1, and the context.
+
+        ``context`` is an example, batch first, of which only shapes and types are kept. The library's own
+        encoders have one. The inputs of a context that is no tensor are called by the keys of the dictionary,
+        or ``context_0``, ``context_1`` and so on.
+        """
+        causal = self.objective == "autoregressive"
+        code = torch.full((2, self.n), -1)
+        device = next(self.parameters()).device
+        examples: tuple[Any, ...] = (code.to(device),)
+        inputs = ["code" if causal else "fixed"]
+        if self.context is not None:
+            context = tree_map_only(Tensor, lambda leaf: leaf.to(device), _example(self, context))
+            examples = (code.to(device) if causal else None, context)
+            inputs = [*(inputs if causal else []), *_names(context)]
+        elif context is not None:
+            raise ModelError("this model was made without a context encoder, so it takes no context")
+        module = Prediction(self) if causal else Decision(self)
+        export(module, path, examples, inputs=inputs, outputs=["logits"] if causal else ["order", "log_prob"])
+
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], context: nn.Module | None = None) -> Self:
         """Load what :meth:`save_pretrained` wrote, in eval mode.
@@ -69,6 +98,67 @@ class SavedModel(nn.Module):
         model = cls(**settings)
         read_weights(model, folder)
         return model
+
+
+def _example(model: SavedModel, context: Any) -> Any:
+    """A context of two rows."""
+    if context is None:
+        make = getattr(model.context, "example", None)
+        if make is None:
+            raise ModelError(
+                f"the graph of a model with a {type(model.context).__name__} is traced with an example of a"
+                " context: pass one, batch first, or give the encoder a method example(n)",
+                parameter="context",
+            )
+        context = make(model.n)
+    if not all(isinstance(leaf, Tensor) and leaf.ndim for leaf in tree_leaves(context)):
+        raise ModelError("an example of a context holds tensors, batch first, alone", parameter="context")
+    return tree_map_only(Tensor, lambda leaf: torch.cat([leaf[:1], leaf[:1]]), context)
+
+
+def _names(context: Any) -> list[str]:
+    """What the inputs of a context are called: by their keys in a dictionary, or numbered."""
+    if isinstance(context, Tensor):
+        return ["context"]
+    if isinstance(context, dict) and all(isinstance(leaf, Tensor) for leaf in context.values()):
+        return [str(key) for key in context]
+    return [f"context_{i}" for i in range(len(tree_leaves(context)))]
+
+
+class Decision(nn.Module):
+    """What a masked model decides at one evaluation: the most likely order, and its log-probability."""
+
+    def __init__(self, model: SavedModel) -> None:
+        super().__init__()
+        self.model: Any = model
+
+    def forward(self, fixed: Tensor | None, context: Any = None) -> tuple[Tensor, Tensor]:
+        """``(batch, n)`` and ``(batch,)``; ``fixed (batch, n)`` holds -1 where the code is free."""
+        model = self.model
+        encoded = encode_context(model.context, context, model.n, model.width)
+        present = None if encoded is None or not (encoded.aligned and model.padded) else encoded.present
+        if fixed is None:
+            assert encoded is not None
+            fixed = encoded.tokens.new_full((encoded.tokens.shape[0], model.n), -1, dtype=torch.int64)
+        start = torch.where(fixed < 0, model.network.mask_value, fixed)
+        if present is not None:
+            start = torch.where(present, start, model.first_values)
+        log_probs = model.network.head(model.network.hidden(start, encoded, present)).log_softmax(-1)
+        best, value = log_probs.max(-1)
+        free = start == model.network.mask_value
+        order = orders.decoded(model, torch.where(free, value, start), present)
+        return order, torch.where(free, best, 0).sum(-1)
+
+
+class Prediction(nn.Module):
+    """The logits of a model."""
+
+    def __init__(self, model: SavedModel) -> None:
+        super().__init__()
+        self.model: Any = model
+
+    def forward(self, code: Tensor, context: Any = None) -> Tensor:
+        return self.model.logits(code, context, check=False)
 
 
 def write_module(

@@ -11,6 +11,9 @@ item its mean place, an interval for it and the probability of being among the f
 >>> answer = ranker.rerank(items=[0, 1, 2, 3], observed=[5, 4], k=2)
 >>> answer.items.index(5) < answer.items.index(4)  # the observed order is kept
 True
+>>> recommended = ranker.recommend([5, 4], k=2)  # of all items
+>>> len(recommended.items), 5 in recommended.items
+(2, False)
 >>> next(iter(answer))._fields
 ('item', 'place', 'low', 'high', 'top', 'observed')
 

@@ -1,27 +1,28 @@
 """Ranker: learn from ratings how users order items, and re-rank lists for users who have ordered some."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, replace
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from factorank.data.ratings import Ratings, as_ratings
-from factorank.errors import ModelError
-from factorank.files import write_json
+from factorank.errors import FactorankError, ModelError
 from factorank.models import PermutationModel
-from factorank.models.saving import read_config
+from factorank.rerank import saving
 from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.choosing import chosen_setting, preset_for
-from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by
+from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by, stretched
+from factorank.rerank.first_stage import FirstStage
+from factorank.rerank.graph import export_ranker
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists
 from factorank.rerank.objective import reads_ratings
+from factorank.rerank.observations import known_items, read_histories
 from factorank.rerank.place_probabilities import mode_or_sample, place_probabilities
+from factorank.rerank.recommending import Histories, candidates_for, choose_blend
 from factorank.rerank.request import NewItems, read_request
 from factorank.rerank.reranking import REFERENCES, By, Query, Reranking, mean_place, state
 from factorank.rerank.settings import Setting, preset
@@ -29,8 +30,6 @@ from factorank.rerank.training import train_model
 from factorank.rerank.users import save_users
 from factorank.training import TrainResult
 from factorank.training.processes import checked_device
-
-FILE, FORMAT, VERSION = "ranker.json", "factorank-ranker", 3
 
 
 class Ranker:
@@ -46,6 +45,8 @@ class Ranker:
         result: of the training.
         units: shift and scale that turn ratings into relevances, as :meth:`Ratings.relevance` does.
         rating_range: the lowest and the highest rating of the training ratings.
+        first_stage: finds candidates among all items, for :meth:`recommend`.
+        blend: the weight of the law beside the first stage's scores.
     """
 
     def __init__(
@@ -57,9 +58,13 @@ class Ranker:
         result: TrainResult | None = None,
         units: tuple[float, float] = (0.0, 1.0),
         rating_range: tuple[float, float] | None = None,
+        first_stage: FirstStage | None = None,
+        blend: float = 0.0,
     ) -> None:
         self.model, self.catalogue, self.setting, self.result = model, catalogue, setting, result
+        self.first_stage, self.blend = first_stage, blend
         self.gains, self.units, self.rating_range = gains.cpu(), units, rating_range
+        self._gain_tables: dict[int, Tensor] = {}
 
     @classmethod
     def fit(
@@ -107,7 +112,9 @@ class Ranker:
             result,
             units=(float(ratings.shift), float(ratings.scale)),
             rating_range=(float(ratings.values.min()), float(ratings.values.max())),
+            first_stage=FirstStage.fit(ratings),
         )
+        ranker.blend = choose_blend(ranker, held)
         if out is not None:
             ranker.save(out)
             save_users(out, {"train": ratings, "validation": held, "test": tested})
@@ -169,6 +176,49 @@ class Ranker:
         answer.names = names
         return answer[0] if single else answer
 
+    def recommend(
+        self,
+        observed: Any = None,
+        k: int = 10,
+        *,
+        forbidden: Sequence[Any] = (),
+        references: int = REFERENCES,
+        level: float = 0.8,
+        generator: torch.Generator | None = None,
+    ) -> Reranking:
+        """The k items of the whole catalogue to recommend to users, best first, without those they have.
+
+        A first stage finds candidates (:mod:`factorank.rerank.first_stage`); their order is that of its
+        scores and of the expected gain under the law given the user's history, weighed by what found the last
+        ratings of validation users best (``blend``). Places and probabilities are among the candidates.
+
+        Args:
+            observed: the history of a user, of any length: items in the user's order, best first, or a
+                mapping from items to ratings; a list of these for many users. Nobody's, if None.
+            k: how many, at most half of the model's n.
+            forbidden: items that must not be recommended.
+            references, level, generator: as for :meth:`rerank`.
+        """
+        self.check_count(k)
+        query = Query(k=k, references=references, level=level)
+        generator = torch.Generator().manual_seed(0) if generator is None else generator
+        seed = int(seeds_of(generator, 1))
+        items, ratings, single = read_histories(self.catalogue, observed, seed, self.told, self.rating_range)
+        shift, scale = self.units
+        histories = Histories(items, (ratings + shift) * scale)
+        banned = known_items(self.catalogue, forbidden)
+        parts, names = [], []
+        for rows in torch.arange(len(items)).split(1024):
+            same = torch.Generator().manual_seed(seed)  # for every part: rows do not depend on one another
+            listed = candidates_for(self, histories.part(rows), query, forbidden=banned, generator=same)
+            order = listed.order(self.gain_table(listed.items.shape[1]), self.blend)
+            unobserved = torch.zeros_like(listed.items, dtype=torch.bool)
+            parts.append(state(order[:, :k], listed.places, unobserved, query))
+            names += [[self.catalogue.ids[i] for i in row if i >= 0] for row in listed.items.tolist()]
+        answer = Reranking.joined(parts, k, query)
+        answer.names = names
+        return answer[0] if single else answer
+
     def answers(
         self, lists: Lists, query: Query, *, generator: torch.Generator
     ) -> Iterator[tuple[slice, Tensor, Tensor]]:
@@ -191,7 +241,7 @@ class Ranker:
                 " has; this one has learnt one evaluation, given the observed items",
                 parameter="nfe",
             )
-        table, ties = self._gain_table.to(self.device), seeds_of(generator, 1, self.device)
+        table, ties = self.gain_table(model.n).to(self.device), seeds_of(generator, 1, self.device)
         probabilities = place_probabilities(model, lists, query, kind=self.reference, generator=generator)
         for rows, places in probabilities:
             part = lists.part(rows)
@@ -204,6 +254,12 @@ class Ranker:
                 order = mode_or_sample(model, part, query, kind=self.reference, generator=generator)
             yield rows, order, places
 
+    def check_count(self, k: int) -> None:
+        """Refuse a number of recommendations that :meth:`recommend` does not give."""
+        most = self.model.n - self.model.n // 2
+        if not 1 <= k <= most:
+            raise FactorankError(f"{{parameter}} is 1 to {most}, not {k}", parameter="k")
+
     def same_items(self, ratings: Ratings) -> Ratings:
         """Ratings with their items numbered, and their relevances in the units, of this ranker's.
 
@@ -214,9 +270,11 @@ class Ranker:
             ratings = ratings.with_items(self.catalogue.ids)
         return replace(ratings, shift=shift, scale=scale)
 
-    @cached_property
-    def _gain_table(self) -> Tensor:
-        return gain_table(self.gains)
+    def gain_table(self, n: int) -> Tensor:
+        """Gains by length and place, for lists of up to n items."""
+        if n not in self._gain_tables:
+            self._gain_tables[n] = gain_table(stretched(self.gains, n))
+        return self._gain_tables[n]
 
     @property
     def told(self) -> str:
@@ -244,36 +302,17 @@ class Ranker:
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model and ``ranker.json`` (items, titles, features, gains, setting) into a folder."""
-        self.model.save_pretrained(folder)
-        facts = {
-            "format": FORMAT,
-            "version": VERSION,
-            "setting": None if self.setting is None else asdict(self.setting),
-            "features": list(self.catalogue.features),
-            "scales": list(self.catalogue.scales),
-            "gains": self.gains.tolist(),
-            "units": list(self.units),
-            "rating_range": None if self.rating_range is None else list(self.rating_range),
-            "ids": list(self.catalogue.ids),
-            "titles": self.catalogue.titles,
-        }
-        write_json(Path(folder) / FILE, facts)
+        """Write the model, ``ranker.json`` (items, features, gains, setting, …) and the first stage."""
+        saving.save(self, folder)
+
+    def export_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write an ONNX file, for runtimes without torch: :func:`factorank.rerank.graph.export_ranker`."""
+        export_ranker(self.model, path)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Ranker":
         """The ranker that :meth:`save` wrote, or that ``fit`` left in its run's folder."""
-        wanted = ("setting", "features", "scales", "gains", "units", "rating_range", "ids", "titles")
-        facts = read_config(Path(folder), FORMAT, VERSION, wanted, "a ranker", FILE)
-        setting, rating_range = facts["setting"], facts["rating_range"]
-        return cls(
-            PermutationModel.from_pretrained(folder),
-            Catalogue(facts["ids"], facts["titles"], facts["features"], list(map(tuple, facts["scales"]))),
-            torch.tensor(facts["gains"]),
-            setting and Setting(**setting | {"features": tuple(setting["features"] or ())}),
-            units=tuple(facts["units"]),
-            rating_range=rating_range and tuple(rating_range),
-        )
+        return cls(**saving.load(folder))
 
     def __repr__(self) -> str:
         model = self.model

@@ -2,18 +2,26 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from factorank.errors import FactorankError, RankerWarning
 from factorank.rerank.catalogue import Catalogue, Item
-from factorank.rerank.keys import name_identity, sorted_by_key
+from factorank.rerank.keys import name_identity
 from factorank.rerank.lists import Lists
+from factorank.rerank.observations import (
+    as_list,
+    at_hand,
+    is_one_user,
+    item_key,
+    preferences,
+    unknown_item,
+    whole_numbers,
+)
 
 NewItems = Mapping[Item, Mapping[str, float] | Sequence[float]]
 """Features of items that training did not have, by item."""
@@ -36,8 +44,8 @@ def read_request(
     mappings become the ``relevance`` of the lists, unchanged. ``told`` is what the ranker reads: if it is
     "ratings", those outside of ``rating_range`` are refused; if it is "order", one rating alone is warned of.
     """
-    items, observed = _at_hand(items), _at_hand(observed)
-    single = _is_one_user(items, observed)
+    items, observed = at_hand(items), at_hand(observed)
+    single = is_one_user(items, observed)
     if not single and not new:
         none = torch.zeros((len(items), 0), dtype=torch.int64)
         lists = lists_of_arrays(catalogue, n, items, none if observed is None else observed)
@@ -54,10 +62,10 @@ def read_request(
     rows = []
     for user, (listed, observation) in enumerate(zip(users, observations, strict=True)):
         where = f"list {user}" if len(users) > 1 else "the list"
-        names, preferred = _preferences(
+        names, preferred = preferences(
             catalogue, observation, where, seed, rating_range if told == "ratings" else None
         )
-        rows.append(_row(catalogue, n, _as_list(listed), names, preferred, new, where))
+        rows.append(_row(catalogue, n, as_list(listed), names, preferred, new, where))
     rated = any(isinstance(observation, Mapping) for observation in observations)
     _warn(catalogue, rows, new, told)
     return _padded(catalogue, n, rows, rated), [row.names for row in rows], single
@@ -69,7 +77,7 @@ def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> 
     None where this does not apply: other input, ids that are no integers, or a list at fault, which the loop
     over names then explains.
     """
-    listed, observed_ids = _whole_numbers(items), _whole_numbers(observed)
+    listed, observed_ids = whole_numbers(items), whole_numbers(observed)
     if catalogue.sorted_ids is None:
         return None
     sorted_ids, by = catalogue.sorted_ids
@@ -114,18 +122,18 @@ def _row(
     """The list of names and of those that the observations mention."""
     place_of: dict[Any, int] = {}
     for place, name in enumerate(names):
-        if (first := place_of.setdefault(_key(catalogue, name), place)) != place:
+        if (first := place_of.setdefault(item_key(catalogue, name), place)) != place:
             raise FactorankError(
                 f"{where} holds {name!r} at place {place} and, as {names[first]!r}, at {first}"
             )
     for name in mentioned:
-        if place_of.setdefault(_key(catalogue, name), len(names)) == len(names):
+        if place_of.setdefault(item_key(catalogue, name), len(names)) == len(names):
             names.append(name)
     if len(names) > n:
         raise FactorankError(
             f"{where} has {len(names)} items, observed ones included; the model ranks up to {n}"
         )
-    observed = [place_of[_key(catalogue, name)] for name, _ in preferred]
+    observed = [place_of[item_key(catalogue, name)] for name, _ in preferred]
     if len(set(observed)) < len(observed):
         twice = next(names[place] for place in observed if observed.count(place) > 1)
         raise FactorankError(f"{where} observes {twice!r} more than once; an order holds each item once")
@@ -134,7 +142,7 @@ def _row(
         index = catalogue.index(name)
         if index is None:
             if name not in new:
-                raise FactorankError(_unknown(name, where, catalogue))
+                raise FactorankError(unknown_item(name, where, catalogue))
             features[place] = catalogue.feature_row(name, new[name])
             index = len(catalogue)
         indices.append(index)
@@ -166,43 +174,6 @@ def _padded(catalogue: Catalogue, n: int, rows: list[_Row], rated: bool) -> List
     )
 
 
-def _preferences(
-    catalogue: Catalogue,
-    observation: Any,
-    where: str,
-    seed: int,
-    rating_range: tuple[float, float] | None,
-) -> tuple[list[Item], list[tuple[Item, float]]]:
-    """What a user's observations mention, and the items with a preference, best first, with their ratings
-    (NaN where only the order is observed)."""
-    if not isinstance(observation, Mapping):
-        order = _as_list(observation)
-        return order, [(name, math.nan) for name in order]
-    ratings = {name: _rating(value, name, where, rating_range) for name, value in observation.items()}
-    rated = [name for name, value in ratings.items() if not math.isnan(value)]
-    keys = [_key(catalogue, name) for name in rated]
-    rated = [rated[i] for i in sorted_by_key([name_identity(key) for key in keys], seed)]
-    order = sorted(rated, key=lambda name: -ratings[name])
-    return list(ratings), [(name, ratings[name]) for name in order]
-
-
-def _rating(value: Any, name: Item, where: str, rating_range: tuple[float, float] | None) -> float:
-    try:
-        rating = float(value)
-    except (TypeError, ValueError):
-        raise FactorankError(f"{where} rates {name!r} {value!r}, which is no number") from None
-    if math.isinf(rating):
-        raise FactorankError(
-            f"{where} rates {name!r} {value!r}; a rating is a finite number, or NaN for none"
-        )
-    low, high = (-math.inf, math.inf) if rating_range is None else rating_range
-    if rating < low or rating > high:
-        raise FactorankError(
-            f"{where} rates {name!r} {rating:g}; the ratings trained on are {low:g} to {high:g}"
-        )
-    return rating
-
-
 def _warn(catalogue: Catalogue, rows: list[_Row], new: NewItems, told: str) -> None:
     """Say what of a request has no effect."""
     if new:
@@ -227,63 +198,11 @@ def _say(message: str) -> None:
     warnings.warn(message, RankerWarning, stacklevel=5)
 
 
-def _at_hand(part: Any) -> Any:
-    """Iterators as lists, which can be read twice."""
-    part = list(part) if isinstance(part, Iterator) else part
-    if isinstance(part, list | tuple):
-        return [list(each) if isinstance(each, Iterator) else each for each in part]
-    return part
-
-
-def _is_one_user(items: Any, observed: Any) -> bool:
-    """Whether items and observations are those of one user, not of a batch."""
-    for part in (items, observed):
-        if part is None:
-            continue
-        if isinstance(part, Mapping):
-            return True
-        if (numbers := _whole_numbers(part)) is not None:
-            return numbers.ndim == 1
-        for first in part:
-            return not isinstance(first, list | tuple | Mapping) and getattr(first, "ndim", 0) == 0
-    return True
-
-
-def _as_list(names: Any) -> list[Item]:
-    if (numbers := _whole_numbers(names)) is not None:
-        return [number for number in numbers.tolist() if number != -1]
-    return [] if names is None else list(names)
-
-
-def _key(catalogue: Catalogue, name: Item) -> Any:
-    index = catalogue.index(name)
-    return ("new", name) if index is None else index
-
-
-def _whole_numbers(values: Any) -> Tensor | None:
-    """A tensor or array of integers as an int64 tensor on the CPU, None for anything else."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return torch.from_numpy(values.astype(np.int64))
-    if isinstance(values, Tensor) and not values.is_floating_point() and values.dtype != torch.bool:
-        return values.to(torch.int64).cpu()
-    return None
-
-
 def _faulty(rows: Tensor) -> bool:
     """Whether a row ``(users, m)`` has a number twice, or a number after its padding of -1."""
     ended, values = rows < 0, rows.sort(-1).values
     repeated = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] >= 0)
     return bool((repeated | (ended[:, :-1] & ~ended[:, 1:])).any())
-
-
-def _unknown(name: Item, where: str, catalogue: Catalogue) -> str:
-    message = f"{where} holds {name!r}, which the ranker has not been trained on"
-    if near := catalogue.near(name):
-        message += f" (did you mean {' or '.join(map(repr, near))}?)"
-    if not catalogue.features:
-        return f"{message}, and it has learnt no features to judge new items by"
-    features = ", ".join(catalogue.features[:4])
-    return f"{message}; Ranker.rerank takes features of new items as new={{{name!r}: …}} ({features}, …)"
 
 
 class _NamesOfIds(Sequence[list[Any]]):

@@ -112,6 +112,18 @@ class Reranking:
             return [self.names[0][i] for i in self.order.tolist() if i >= 0]
         return [answer.items for answer in self]
 
+    @property
+    def table(self) -> dict[str, list[Any]]:
+        """The answer as columns, for ``pandas.DataFrame(answer.table)`` or ``polars.DataFrame``: the number
+        of the list, the rank from 1 on, and what :class:`RankedItem` holds."""
+        lists = [self] if self.order.ndim == 1 else list(self)
+        columns: dict[str, list[Any]] = {name: [] for name in ("list", "rank", *RankedItem._fields)}
+        for number, answer in enumerate(lists):
+            for rank, ranked in enumerate(answer, start=1):
+                for name, value in zip(columns, (number, rank, *ranked), strict=True):
+                    columns[name].append(value)
+        return columns
+
     def __len__(self) -> int:
         return len(self.order) if self.order.ndim > 1 else int((self.order >= 0).sum())
 

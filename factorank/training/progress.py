@@ -32,12 +32,13 @@ class Lines:
         self._next = now + BETWEEN
         rate = (self.n - self.first) / max(now - self._began, 1e-9)
         left = tqdm.format_interval((self.total - self.n) / rate)
-        status = self.status or f"{rate:.3g} steps/s, {left} left"
-        print(f"step {self.n:,} of {self.total:,}: {status}", file=self.file, flush=True)
+        said = f"{self.status}, " if self.status else ""
+        text = f"step {self.n:,} of {self.total:,}: {said}{rate:.3g} steps/s, {left} left"
+        print(text, file=self.file, flush=True)
 
     def set_postfix_str(self, text: str) -> None:
-        """What the next lines say."""
-        self.status = text
+        """What the next lines begin with; a rate and a time left, its last two parts, get old."""
+        self.status = ", ".join(text.split(", ")[:-2])
 
     def close(self) -> None:
         """Nothing is left to do: every line is written when it comes."""

@@ -12,6 +12,7 @@
 * Use: :func:`log_prob` and :func:`bits` give the probability of rankings, partial ones included.
   :func:`open_law` opens a saved law or a trained model. :func:`training_orders` gives the orders that
   :func:`factorank.train` learns from.
+* Learn: :func:`train_networks` tries networks of several codes and mixes the best into a law.
 
 >>> import torch
 >>> from factorank import Mallows, votes
@@ -31,6 +32,7 @@ from factorank.votes.comparison import HeldOutScore, compare, score_family
 from factorank.votes.families import FAMILIES, FitSettings, bootstrap, family_of, fit_family
 from factorank.votes.goodness import Goodness, goodness, likelihood_ratio
 from factorank.votes.law_summary import summary
+from factorank.votes.networks import Networks, open_networks, save_networks, train_networks
 from factorank.votes.pairs import Pairwise, consensus_methods, pairwise
 from factorank.votes.posterior import (
     MallowsPosterior,
@@ -47,6 +49,7 @@ __all__ = [
     "Goodness",
     "HeldOutScore",
     "MallowsPosterior",
+    "Networks",
     "Pairwise",
     "PlackettLucePosterior",
     "Rankings",
@@ -61,13 +64,16 @@ __all__ = [
     "log_prob",
     "mallows_posterior",
     "open_law",
+    "open_networks",
     "pairwise",
     "plackett_luce_posterior",
     "prepared",
     "read_rankings",
     "read_votes",
+    "save_networks",
     "score_family",
     "summary",
+    "train_networks",
     "training_orders",
     "write_items",
     "write_rankings",

@@ -40,7 +40,8 @@ def bits(
     (tensor([4.5850], dtype=torch.float64), True)
     """
     if not isinstance(law, PermutationLaw):
-        return -log_prob(law, rankings, unranked).double() / math.log(2), True
+        with torch.no_grad():
+            return -log_prob(law, rankings, unranked).double() / math.log(2), True
     rankings.check_complete("; a model scores complete rankings only, a fitted law also partial ones")
     with torch.no_grad():
         nats = law.log_prob_bound(rankings.to_padded_orders(), samples=partitions, generator=generator)

@@ -20,6 +20,7 @@ from factorank.distributions.saving import is_law, law_items, load_law
 from factorank.errors import FactorankError, RankingsError
 from factorank.files import write_json
 from factorank.models import PermutationModel
+from factorank.votes.networks import NETWORKS, open_networks
 
 MOST_NUMBERS = 2**30
 """The orders of all voters, which are kept in memory for training, hold at most so many numbers."""
@@ -119,8 +120,8 @@ def open_law(
 ) -> tuple[PermutationDistribution, list[str]]:
     """The law in a folder, fitted or learnt, and the names of its items.
 
-    The folder is that of :func:`factorank.save_law`, of ``factorank fit``, or of a trained model. ``nfe`` and
-    ``unmask`` choose a law of a model, as in :meth:`factorank.PermutationModel.distribution`.
+    The folder is that of :func:`factorank.save_law`, of ``factorank fit``, or of ``factorank train``. ``nfe``
+    and ``unmask`` choose a law of a model, as in :meth:`factorank.PermutationModel.distribution`.
 
     >>> import tempfile
     >>> from factorank import Mallows, save_law
@@ -136,21 +137,33 @@ def open_law(
                 raise FactorankError(f"{{parameter}} is for models, but {path} holds a law", parameter=name)
         law, names = load_law(path), law_items(path)
         return law, list(names or map(str, range(law.n)))
+    if (path / NETWORKS).is_file():
+        for name, value in (("nfe", nfe), ("unmask", unmask)):
+            if value is not None:
+                fault = f"{{parameter}} is for a single network, but {path} holds a mixture of several"
+                raise FactorankError(fault, parameter=name)
+        mixture = open_networks(path)
+        return mixture, _items(path, mixture.n)
     if not (path / "config.json").is_file():
         raise FactorankError(f"{path}: neither a law (law.json) nor a model (config.json) is there")
     model = PermutationModel.from_pretrained(path)
     if model.context is not None:
         fault = f"the model in {path} is conditional on a context ({type(model.context).__name__})"
         raise FactorankError(f"{fault}; in Python model.distribution(context) takes it")
-    items: Any = [str(item) for item in range(model.n)]
+    return model.distribution(nfe=nfe, unmask=unmask), _items(path, model.n)
+
+
+def _items(path: Path, n: int) -> list[str]:
+    """The names of the items of a model in a folder, numbers if it has none."""
+    items: Any = [str(item) for item in range(n)]
     if (path / ITEMS).exists():
         try:
             items = json.loads((path / ITEMS).read_bytes())
         except ValueError as error:
             raise FactorankError(f"{path / ITEMS}: not JSON: {error}") from None
-        if not isinstance(items, list) or [type(item) for item in items] != [str] * model.n:
-            raise FactorankError(f"{path / ITEMS}: not a list of the names of {model.n} items")
-    return model.distribution(nfe=nfe, unmask=unmask), items
+        if not isinstance(items, list) or [type(item) for item in items] != [str] * n:
+            raise FactorankError(f"{path / ITEMS}: not a list of the names of {n} items")
+    return items
 
 
 def write_items(folder: str | os.PathLike[str], items: list[str]) -> None:

@@ -232,3 +232,47 @@ def test_the_command_offers_every_figure(run):
     assert set(FIGURES) <= set(
         run("figure", "--help")[1].replace("{", " ").replace("}", " ").replace(",", " ").split()
     )
+
+
+def test_train_chooses_the_code_by_held_out_bits_and_says_so(votes, run, tmp_path):
+    status, out, err = run("train", votes, "--steps", 6, "--rounds", 2)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "votes.soc: 200 rankings of 4 items"
+    assert lines[1] == "read as: PrefLib soc (strict orders, complete)"
+    table = [line.split() for line in lines[4:8]]
+    assert {row[0] for row in table} == {"inline", "insertion", "lehmer"}
+    bits = [float(next(cell for cell in row if "." in cell).rstrip("*")) for row in table]
+    assert bits == sorted(bits)
+    assert "*" in lines[4]
+    folder = tmp_path / "runs/train/votes-auto"
+    facts = json.loads((folder / "networks.json").read_text())
+    assert sum(part["weight"] for part in facts["networks"]) == pytest.approx(1)
+    _, out, err = run("sample", folder, "--count", 5)
+    assert [sorted(line.split(" > ")) for line in out.splitlines()] == [NAMES] * 5
+    status, out, err = run("score", folder, votes)
+    assert (status, err) == (0, "")
+    assert "(exact)" in out
+    status, _, err = run("sample", folder, "--nfe", 2)
+    assert status == 2
+    assert "--nfe is for a single network" in err
+    status, _, err = run("train", votes, "--code", "auto", "--depth", 2)
+    assert status == 2
+    assert "--depth is for a network of one code" in err
+    (folder / "networks.json").write_text("{}")
+    assert "not the networks of a run" in run("sample", folder)[2]
+
+
+def test_sample_never_prints_what_is_no_order(votes, run, tmp_path):
+    """A law that knows nothing holds an item twice in most of its draws; the others are kept."""
+    fr.PermutationModel(4, "inline", width=8, depth=1, heads=1).save_pretrained(tmp_path / "inline")
+    status, out, err = run("sample", "inline", "--count", 200)
+    assert status == 0
+    assert all(sorted(line.split(" > ")) == list("0123") for line in out.splitlines())
+    share = float(err.split("rejection: ")[1].split("%")[0]) / 100
+    assert share == pytest.approx(24 / 256, abs=0.04)
+    fr.PermutationModel(9, "inline", width=8, depth=1, heads=1).save_pretrained(tmp_path / "many")
+    status, out, err = run("sample", "many", "--count", 50, "--nfe", 1)
+    assert (status, out) == (2, "")
+    assert "draws at nfe=1 are orders: an inline code holds items twice" in err
+    assert "--nfe 9 is the most that can be done" in err

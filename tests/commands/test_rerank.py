@@ -10,7 +10,7 @@ import factorank as fr
 from factorank.baselines.rankers import RANKERS
 from factorank.commands._rerank_text import some_of
 from factorank.figures.rerank import calibration_figure, rerank_figure
-from tests.rerank.small import SMALL, ratings
+from tests.rerank.small import SMALL, ranker, ratings
 
 
 @pytest.fixture
@@ -166,6 +166,23 @@ def test_repeated_ratings_are_counted(table, run):
     code, out, _ = run("rerank", "fit", table, *options, "--max-seconds", 1e-3)
     assert code == 0
     assert "2 rows left out: the user rates the item again later" in out
+
+
+def test_serve_starts_the_service_of_a_run(run, tmp_path, monkeypatch):
+    uvicorn = pytest.importorskip("uvicorn")
+    started = {}
+    monkeypatch.setattr(uvicorn, "run", lambda app, **options: started.update(options, app=app))
+    code, _, err = run("rerank", "serve", "mine")
+    assert code == 2
+    assert "mine" in err
+    ranker().save(tmp_path / "mine")
+    code, out, err = run("rerank", "serve", "mine", "--port", 8123)
+    assert (code, err) == (0, "")
+    assert "serving mine at http://127.0.0.1:8123" in out
+    assert started["port"] == 8123
+    assert started["app"].title == "factorank"
+    code, _, err = run("rerank", "serve", "mine", "--batch", 0)
+    assert (code, "--batch is at least 1, not 0" in err) == (2, True)
 
 
 def test_columns_of_a_table_of_scores():

@@ -11,7 +11,7 @@ from PIL import Image
 
 import factorank as fr
 from factorank.data import pictures
-from factorank.data.pictures import read_folder, read_picture, resized, square
+from factorank.data.pictures import at_most, read_folder, read_picture, resized, square
 
 SHADES = np.arange(0, 240, 10, dtype=np.uint8).reshape(4, 6)
 COLOURS = np.stack([SHADES, SHADES[::-1], SHADES[:, ::-1]], -1)
@@ -414,3 +414,19 @@ def test_read_folder_of_what_is_not_a_folder_of_pictures(folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     with pytest.raises(fr.FactorankError, match=r"^pictures need Pillow"):
         read_folder(folder, 8)
+
+
+def test_large_pictures_are_scaled_down_and_small_ones_stay():
+    picture = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
+    assert at_most(picture, 90) is picture
+    assert at_most(picture, 30).shape == (20, 30, 3)
+    assert at_most(picture[:1], 30).shape == (1, 30, 3)
+    assert abs(at_most(picture, 3).mean() - picture.mean()) < 3
+
+
+def test_only_named_formats_are_read(tmp_path):
+    """PostScript, which Pillow hands to another program, is no picture whatever the file is called."""
+    Image.new("RGB", (20, 20)).save(tmp_path / "a.eps")
+    (tmp_path / "a.eps").rename(tmp_path / "a.png")
+    with pytest.raises(fr.FactorankError, match=r"a.png: not a picture that can be read"):
+        read_picture(tmp_path / "a.png")

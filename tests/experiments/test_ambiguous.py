@@ -9,7 +9,13 @@ import torch
 import factorank as fr
 from factorank.cli import main
 from factorank.data.digits import Digits, DigitSets
-from factorank.experiments import ambiguous, ambiguous_scores, ambiguous_tasks, assignment_task
+from factorank.experiments import (
+    ambiguous,
+    ambiguous_scores,
+    ambiguous_tasks,
+    assignment_task,
+    digit_networks,
+)
 from factorank.files import read_json_lines
 
 
@@ -53,7 +59,7 @@ def test_assignments_are_named_by_the_draft(assignment):
     same = (cases.ranks == torch.arange(6)).all(-1)
     assert same.any(-1).double().mean() > 0.9  # the draft is one of the answers
     with pytest.raises(fr.FactorankError, match="there are 20 test matrices, not 21"):
-        assignment.test_cases(21, generator())
+        assignment.cases(21, generator(), "test")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +70,7 @@ def digits():
 
 
 def test_blended_digits_have_two_readings(digits):
-    cases = digits.test_cases(400, generator())
+    cases = digits.cases(400, generator(), "test")
     assert cases.ambiguous.double().mean() == pytest.approx(0.5, abs=0.08)
     shown = cases.context.mean((-1, -2)) * 255 / 25  # the mean of the digits that a picture shows
     whole = (shown - shown.round()).abs() < 1e-3
@@ -89,7 +95,7 @@ def test_blended_digits_have_two_readings(digits):
 def test_distorted_digits_keep_their_place_and_range():
     pixels = torch.zeros(20, 28, 28, dtype=torch.uint8)
     pixels[:, 10:18, 10:18] = 255
-    moved = ambiguous_tasks.distorted(pixels, generator())
+    moved = digit_networks.distorted(pixels, generator())
     assert moved.shape == pixels.shape
     assert 0 <= float(moved.min()) <= float(moved.max()) <= 1
     assert not torch.equal(moved[0], moved[1])
@@ -123,7 +129,7 @@ def test_divergence_of_the_uniform_law_is_what_enumeration_gives():
         model.network.head.weight.zero_()
         model.network.head.bias.zero_()
     (row,) = ambiguous_scores.score(model, task, by_rank=False, cases=30)
-    cases = task.test_cases(30, generator(12345))
+    cases = task.cases(30, generator(12345), "test")
     entropy = fr.PlackettLuce(cases.scores.double()).entropy().mean() / math.log(2)
     assert row["bits"] == pytest.approx(6 * math.log2(6), rel=1e-5)  # inline can leave the permutations
     assert row["kl"] == pytest.approx(6 * math.log2(6) - float(entropy), rel=1e-4)
@@ -131,18 +137,22 @@ def test_divergence_of_the_uniform_law_is_what_enumeration_gives():
 
 def test_learning_rates_are_chosen_on_held_out_cases():
     base = {"task": "coin-sort", "n": 10, "method": "factorank", "code": "lehmer", "objective": "masked"}
+    losses = {(1e-3, 0): 2.0, (1e-3, 1): 2.0, (3e-4, 0): 2.5, (3e-4, 1): 1.0}
     rows = [
-        base | {"lr": lr, "held_out": loss, "nfe": nfe}
-        for lr, loss in ((1e-3, 2.0), (3e-4, 1.0))
+        base | {"lr": lr, "seed": seed, "held_out": loss, "nfe": nfe}
+        for (lr, seed), loss in losses.items()
         for nfe in (1, 2)
     ]
-    rows.append(base | {"lr": 1e-3, "held_out": 3.0, "nfe": 1, "code": "inline"})
+    rows.append(base | {"lr": 1e-3, "seed": 0, "held_out": 3.0, "nfe": 1, "code": "inline"})
     chosen = ambiguous.best_rates(rows)
-    assert [(row["code"], row["lr"], row["nfe"], row["lr_tried"]) for row in chosen] == [
-        ("lehmer", 3e-4, 1, "0.0003, 0.001"),
-        ("lehmer", 3e-4, 2, "0.0003, 0.001"),
-        ("inline", 1e-3, 1, "0.001"),
+    assert [(row["code"], row["lr"], row["seed"], row["nfe"]) for row in chosen] == [
+        ("lehmer", 3e-4, 0, 1),
+        ("lehmer", 3e-4, 0, 2),
+        ("lehmer", 3e-4, 1, 1),
+        ("lehmer", 3e-4, 1, 2),
+        ("inline", 1e-3, 0, 1),
     ]
+    assert [row["lr_tried"] for row in chosen] == ["0.0003, 0.001"] * 4 + ["0.001"]
 
 
 def test_the_command_runs_every_method(tmp_path, capsys):

@@ -2,10 +2,15 @@
 
 import json
 
+import numpy as np
+import torch
 from PIL import Image
 
 from factorank.experiments import photographs
+from factorank.experiments.photograph_failures import FLAT, contrast, failures, reasons_of
 from factorank.experiments.photographs import fit_certainty, measure, puzzles_of
+from factorank.experiments.record import write_results
+from factorank.figures import draw
 from factorank.jigsaw import PhotographModel
 from factorank.jigsaw.photographs.network import PhotographNetwork
 from factorank.jigsaw.photographs.puzzles import Task
@@ -63,3 +68,23 @@ def test_a_model_is_trained_and_goes_on(tmp_path, monkeypatch):
         assert (tmp_path / "run" / "checkpoints" / str(step)).is_dir()
     again = PhotographModel.load(tmp_path / "run" / "model")
     assert again.certainty == model.certainty
+
+
+def test_wrong_pieces_have_reasons(tmp_path):
+    """Of a picture whose upper half is one colour but for a level of noise, those pieces are flat."""
+    picture = photograph(96, 96, 5)
+    noise = torch.randint(0, 2, (48, 96, 3), generator=torch.Generator().manual_seed(0))
+    picture[:48] = 120 + noise.to(torch.uint8)
+    task = Task((4, 4))
+    puzzle = puzzles_of([picture], task, 1)[0]
+    flatness = contrast(puzzle.truth)
+    assert (flatness[:8] < FLAT).all()
+    reasons = reasons_of(puzzle, (4, 4), np.arange(16), flatness)
+    assert reasons[:8] == ["flat"] * 8
+    assert "flat" not in reasons[8:]
+    assert reasons[12:] == ["other"] * 4  # the row above touches the flat half
+    rows = list(failures(small_model(), [picture, PICTURES[0]], task, names=["sky", "plain"]))
+    assert [row["picture"] for row in rows if "flat" in row["reasons"]] == ["sky"]
+    write_results(tmp_path / "rows.jsonl", rows)
+    draw("photograph-failures", tmp_path / "rows.jsonl", tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000

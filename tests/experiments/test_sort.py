@@ -5,17 +5,18 @@ import torch
 
 from factorank.cli import main
 from factorank.data.digits import Digits, DigitSets
-from factorank.experiments import sort
+from factorank.experiments import number_sorter, sort
+from factorank.experiments.number_sorter import NumberSorter
 from factorank.files import read_json_lines
 from tests.data.test_digits import write_digits
 
-SMALL = ["--channels", "2", "--n", "6", "--batch-size", "2", "--lists", "5"]
+SMALL = ["--tries", "1", "--channels", "2", "--n", "6", "--batch-size", "2", "--lists", "5"]
 
 
 def test_a_number_has_the_probability_of_its_digits():
-    model = sort.NumberSorter("factorank", (2,))
+    model = NumberSorter("factorank", (2,))
     features = torch.randn(5, 4, 10, generator=torch.Generator().manual_seed(0))
-    levels = (1 - sort.FLOOR) * features.double().softmax(-1) + sort.FLOOR / 10
+    levels = (1 - number_sorter.FLOOR) * features.double().softmax(-1) + number_sorter.FLOOR / 10
     probs = model.law_of(features).logits.softmax(-1)
     assert probs.shape == (5, 10_000)
     for digits in ((0, 0, 0, 0), (1, 2, 3, 4), (9, 0, 9, 1)):
@@ -26,7 +27,7 @@ def test_a_number_has_the_probability_of_its_digits():
 def test_a_reader_that_knows_every_digit_sorts_every_list():
     labels = torch.randint(10, (50,), generator=torch.Generator().manual_seed(0))
     digits = Digits(torch.zeros(50, 28, 28, dtype=torch.uint8), labels)
-    model = sort.NumberSorter("factorank", (2,))
+    model = NumberSorter("factorank", (2,))
     model.reader = Known(labels)
     rows = list(sort.score(sort.SortSetting(), [model], digits, lengths=(5, 40), lists=30, scored=10))
     assert [(row["n"], row["items"], row["exact"], row["digit_error"]) for row in rows] == [
@@ -38,9 +39,9 @@ def test_a_reader_that_knows_every_digit_sorts_every_list():
 
 def test_equal_numbers_may_come_in_either_order(monkeypatch):
     digits = Digits(torch.zeros(2, 28, 28, dtype=torch.uint8), torch.tensor([3, 7]))
-    model = sort.NumberSorter("factorank", (2,))
+    model = NumberSorter("factorank", (2,))
     model.reader = Known(digits.labels)
-    turned = lambda features: sort.NumberSorter.sort(model, features.flip(1)).sub(5).neg()  # noqa: E731
+    turned = lambda features: NumberSorter.sort(model, features.flip(1)).sub(5).neg()  # noqa: E731
     monkeypatch.setattr(model, "sort", turned)  # the last of equal numbers comes first
     (row,) = sort.score(sort.SortSetting(), [model], digits, lengths=(6,), lists=20, scored=1)
     assert row["items"] == 1.0
@@ -52,12 +53,14 @@ def test_levels_become_digits_from_orders_alone(monkeypatch):
     for digit in range(10):
         pixels[digit, 2 * digit : 2 * digit + 4] = 255
     digits = Digits(pixels, torch.tensor([5, 2, 9, 0, 7, 1, 3, 8, 6, 4]))
-    monkeypatch.setattr(sort, "CELLS", 2)  # a hundred grades: seconds instead of minutes
+    monkeypatch.setattr(sort, "TRIED", 20)
+    for module in (sort, number_sorter):
+        monkeypatch.setattr(module, "CELLS", 2)  # a hundred grades: seconds instead of minutes
     monkeypatch.setattr(sort, "distorted", lambda pixels, generator: pixels.float() / 255)
-    monkeypatch.setattr(sort, "DigitNetwork", lambda out, channels: Linear(out))
+    monkeypatch.setattr(number_sorter, "DigitNetwork", lambda out, channels: Linear(out))
     sets = DigitSets(digits, digits, digits)
     options = {"steps": 150, "max_seconds": None, "schedule": "cosine", "warmup": 5, "held_out_every": 1000}
-    setting = sort.SortSetting(n=25, batch_size=8, lr=0.1, weight_decay=0.0)
+    setting = sort.SortSetting(n=25, batch_size=8, lr=0.1, weight_decay=0.0, tries=2)
     model, _ = sort.learn(setting, sets, device="cpu", watch=None, **options)
     assert sort.digit_error(model, digits) == {"digit_error": 0.0}
 
@@ -110,6 +113,17 @@ def test_the_commands_train_score_and_resume(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main(train) == 0  # nothing is trained again
     assert read_json_lines(out / "sort.jsonl") == rows
+    longer = [
+        "--methods",
+        "factorank",
+        "--start",
+        str(out / "factorank-0"),
+        "--out",
+        str(tmp_path / "longer"),
+    ]
+    assert main([*train, *longer]) == 0
+    assert main([*train, *longer, "--seeds", "2"]) == 2
+    assert "--start takes a folder for each" in capsys.readouterr().err
     one, other = out / "factorank-0", out / "score-and-sort-0"
     scored = ["--data", str(tmp_path), "--n", "5", "--lists", "5"]
     assert main(["sort", "eval", str(one), str(one), *scored, "--out", str(tmp_path / "rows.jsonl")]) == 0

@@ -16,7 +16,9 @@ def double(rows, out):
     return len(rows)
 
 
-@pytest.mark.parametrize(("rows", "parts", "expected"), [(10, 9, 9), (10, 2, 2), (2, 9, 2), (10, 0, 1)])
+@pytest.mark.parametrize(
+    ("rows", "parts", "expected"), [(30, 9, 9), (30, 40, 12), (10, 2, 2), (2, 9, 2), (10, 0, 1)]
+)
 def test_slices(rows, parts, expected, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     numbers, out = np.arange(rows), np.empty(rows, np.int64)

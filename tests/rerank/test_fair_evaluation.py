@@ -142,6 +142,9 @@ def test_plain_lines_of_progress(capsys, monkeypatch):
     lines = Lines(10, 2)
     for step in range(5):
         if step == 3:
-            lines.set_postfix_str("3 bits")
+            lines.set_postfix_str("3 bits, 2 steps/s, 00:10 left")
         lines.update()
-    assert capsys.readouterr().err == "step 4 of 10: 0.5 steps/s, 00:12 left\nstep 6 of 10: 3 bits\n"
+    assert (
+        capsys.readouterr().err
+        == "step 4 of 10: 0.5 steps/s, 00:12 left\nstep 6 of 10: 3 bits, 0.1 steps/s, 00:40 left\n"
+    )

@@ -56,6 +56,20 @@ def test_an_answer_does_not_depend_on_how_or_with_whom_it_is_asked(masked):
     assert masked.rerank(["100", "105"]).order.tolist() == masked.rerank([100, 105]).order.tolist()
 
 
+def test_an_answer_as_a_table(masked):
+    import pandas
+    import polars
+
+    answer = masked.rerank([[100, 105], [101, 102, 110]], [[105], []], k=1)
+    for frame in (pandas.DataFrame(answer.table), polars.DataFrame(answer.table)):
+        assert list(frame["list"]) == [0, 0, 1, 1, 1]
+        assert list(frame["rank"]) == [1, 2, 1, 2, 3]
+        assert list(frame["item"]) == [*answer[0].items, *answer[1].items]
+        assert list(frame["top"]) == pytest.approx([*answer[0].top[:2].tolist(), *answer[1].top.tolist()])
+    assert answer[1].table["item"] == answer[1].items
+    assert masked.rerank([]).table["item"] == []
+
+
 def test_edge_cases(masked):
     assert masked.rerank([]).items == []
     assert masked.rerank([104], k=1).items == [104]

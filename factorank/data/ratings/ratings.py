@@ -219,6 +219,18 @@ class Ratings:
         parts = users.split([len(self) - sum(counts), *counts])
         return tuple(self.of_users(part.sort().values) for part in parts)  # type: ignore[return-value]
 
+    def split_by_time(self, share: float = 0.1) -> tuple["Ratings", "Ratings"]:
+        """The earlier ratings and the latest ``share`` of them, of the same users and items.
+
+        Users may have none on one side.
+        """
+        if self.times is None:
+            raise RatingsError("these ratings have no times, so that none are earlier")
+        if not 0 < share < 1:
+            raise RatingsError(f"{{parameter}} is between 0 and 1, not {share}", parameter="share")
+        cut = self.times.sort().values[int((1 - share) * len(self.times))]
+        return self._of_rows(self.times < cut), self._of_rows(self.times >= cut)
+
     def users_with(self, n: int) -> Tensor:
         """The users who have at least n ratings, int64 ``(count,)``."""
         return (self.lengths >= n).nonzero()[:, 0]
@@ -280,6 +292,11 @@ class Ratings:
     def load(cls, file: str | os.PathLike[str]) -> Self:
         """The ratings that :meth:`save` wrote, on the CPU."""
         return cls(**saving.load(file))
+
+    def _of_rows(self, kept: Tensor) -> "Ratings":
+        lengths = torch.bincount(self.users[kept], minlength=len(self))
+        rows = {name: getattr(self, name)[kept] for name in ("items", "values", "times")}
+        return replace(self, starts=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)), **rows)
 
     def _rows(self, users: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         places = random_places(self.lengths[users], n, generator)

@@ -87,6 +87,12 @@ class Fitted:
             parameters = climb(self.design, counts, self.parameters, penalty=self.penalty).parameters
         return self.scores(parameters)
 
+    def battles_of_items(self) -> Tensor:
+        """How many comparisons each item took part in: ``(n,)``."""
+        each = self.counts[0].sum(1)
+        total = torch.zeros(self.design.n, dtype=each.dtype)
+        return total.index_add(0, self.design.first, each).index_add(0, self.design.second, each)
+
     def _inverse(self) -> Tensor:
         _, matrix = slopes(self.design, self.counts, self.parameters[None], self.penalty)
         return torch.linalg.inv(gauged(self.design, matrix))[0]

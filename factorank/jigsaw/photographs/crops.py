@@ -36,6 +36,11 @@ class Kind:
     missing: float = 0.0
     """The share of the pieces that are taken away."""
 
+    @property
+    def on_blocks(self) -> bool:
+        """Whether pieces can be cut on the 8×8 blocks of JPEG files; such puzzles always are."""
+        return self.size[0] % 8 == 0 == self.size[1] % 8
+
 
 class Batch(NamedTuple):
     """Puzzles with their solutions."""
@@ -61,6 +66,8 @@ def random_kind(budget: int, generator: torch.Generator, *, largest: int = 13, m
         rows, columns = columns, rows
     height = math.exp(uniform(math.log(14), math.log(max(20, min(110, 480 / max(rows, columns))))))
     width = height if turned or uniform(0, 1) < 0.3 else height * math.exp(uniform(-0.45, 0.45))
+    if uniform(0, 1) < 0.25:  # cut on the blocks of JPEG files, where colours jump
+        height, width = (max(16, 8 * round(length / 8)) for length in (height, width))
     missing = uniform(0.02, 0.2) if uniform(0, 1) < 0.2 else 0.0
     pieces = rows * columns
     pairs = (16 if turned else 2) * pieces**2
@@ -80,11 +87,12 @@ def random_batch(photographs: Sequence[Tensor], kind: Kind, generator: torch.Gen
     """
     (rows, columns), (height, width) = kind.grid, kind.size
     size = rows * height, columns * width
-    crops = torch.stack([_crop(photographs, size, generator) for _ in range(kind.puzzles)])
+    grain = 8 if kind.on_blocks else 1
+    crops = torch.stack([_crop(photographs, size, grain, generator) for _ in range(kind.puzzles)])
     device = crops.device
     flip = torch.rand(kind.puzzles, generator=generator).to(device) < 0.5
     crops = torch.where(flip[:, None, None, None], crops.flip(-1), crops)
-    crops = _spoiled(_tinted(crops, generator), generator)
+    crops = _spoiled(_tinted(crops, generator), grain, generator)
     if kind.turned:  # such pictures lie in any way that fits the grid
         turn = int(torch.randint(4, (), generator=generator))
         crops = torch.rot90(crops, turn if rows == columns else 2 * turn, (-2, -1))
@@ -111,11 +119,13 @@ def scramble(pieces: Tensor, kind: Kind, generator: torch.Generator) -> Batch:
     return Batch(views_of(given, turned=kind.turned), slots, turns)
 
 
-def _crop(photographs: Sequence[Tensor], size: tuple[int, int], generator: torch.Generator) -> Tensor:
+def _crop(
+    photographs: Sequence[Tensor], size: tuple[int, int], grain: int, generator: torch.Generator
+) -> Tensor:
     """A random part of a random photograph at a size, floats ``(3, *size)`` of 0 to 255.
 
     Half of them are cut out at their own resolution where a photograph is large enough, and some of those
-    are the whole picture but for a rim. The others are scaled.
+    are the whole picture but for a rim. They begin at a multiple of ``grain`` pixels. The others are scaled.
     """
 
     def below(bound: int) -> int:
@@ -129,6 +139,7 @@ def _crop(photographs: Sequence[Tensor], size: tuple[int, int], generator: torch
             continue
         if native:
             top, left = below(height - size[0] + 1), below(width - size[1] + 1)
+            top, left = top - top % grain, left - left % grain
             return photograph[:, top : top + size[0], left : left + size[1]].float()
         break
     zoom = math.exp(float(torch.empty(()).uniform_(math.log(0.45), 0.0, generator=generator)))
@@ -157,8 +168,8 @@ def _tinted(pictures: Tensor, generator: torch.Generator) -> Tensor:
     return pictures.clamp(0, 255)
 
 
-def _spoiled(pictures: Tensor, generator: torch.Generator) -> Tensor:
-    """Bytes of pictures with noise and the blocks of JPEG in some of them."""
+def _spoiled(pictures: Tensor, grain: int, generator: torch.Generator) -> Tensor:
+    """Bytes of pictures, some with noise and JPEG blocks, which begin at multiples of ``grain`` pixels."""
 
     def share(probability: float) -> Tensor:
         chosen = torch.rand((len(pictures), 1, 1, 1), generator=generator) < probability
@@ -168,7 +179,7 @@ def _spoiled(pictures: Tensor, generator: torch.Generator) -> Tensor:
     noisy = pictures + level * torch.randn_like(pictures)
     pictures = torch.where(share(0.3), noisy, pictures)
     quality = 35 + 60 * torch.rand((len(pictures), 1, 1, 1, 1, 1), generator=generator)
-    top, left = (int(torch.randint(8, (), generator=generator)) for _ in range(2))
+    top, left = (grain * int(torch.randint(8 // grain, (), generator=generator)) for _ in range(2))
     chosen = share(0.3)
     pictures = torch.where(chosen, jpeg_blocks(pictures, quality.to(pictures.device), (top, left)), pictures)
     return pictures.round().clamp(0, 255).to(torch.uint8)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from factorank.kernels import dispatch
-from factorank.kernels.codes import reference
+from factorank.kernels.codes import comparisons, reference
 from factorank.kernels.codes.table import NO_FAULT
 
 
@@ -26,6 +26,11 @@ def transform(rows: Tensor, name: str, *, check: bool = True) -> tuple[Tensor, T
     garbage of the right shape; memory outside the result is never touched. With ``check=False`` the
     second tensor says nothing.
     """
+    if torch.compiler.is_exporting() and dispatch.is_plain(
+        "codes"
+    ):  # other runtimes do not have the operator
+        result = comparisons.transform(rows.to(torch.int64), name).to(rows.dtype)
+        return result, torch.full((), NO_FAULT, device=rows.device)
     result, fault = torch.ops.factorank.transform(rows, name, check)
     return result, fault
 

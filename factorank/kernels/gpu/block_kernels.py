@@ -48,6 +48,21 @@ def _gauss(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _tile(tokens, WIDTH, BLOCK):  # type: ignore[no-untyped-def]
+    """The tokens of a tile, which of them exist, the columns of the stream, and where all that lies."""
+    token, column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+    return token, token < tokens, column, token[:, None].to(tl.int64) * WIDTH + column[None, :]
+
+
+@triton.jit
+def _norm_to(stream, normed, gain, shift, live, column, here, eps, WIDTH):  # type: ignore[no-untyped-def]
+    """Stores the norm of a tile of the stream."""
+    plain, _ = _normed(stream, live, eps, WIDTH)
+    h = plain * tl.load(gain + column)[None, :] + tl.load(shift + column)[None, :]
+    tl.store(normed + here, h.to(tl.bfloat16), mask=live[:, None])
+
+
+@triton.jit
 def _product(a, b, token, live, column, K, B_ROW, B_COLUMN, BLOCK, WIDTH, CHUNK):  # type: ignore[no-untyped-def]
     """``(BLOCK, WIDTH)``: rows of a, which are K wide, times b with the strides ``B_ROW, B_COLUMN``."""
     inner = tl.arange(0, CHUNK)
@@ -64,12 +79,9 @@ def _product(a, b, token, live, column, K, B_ROW, B_COLUMN, BLOCK, WIDTH, CHUNK)
 def norm(  # type: ignore[no-untyped-def]
     x, normed, gain, shift, tokens, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr
 ):
-    token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live, column = token < tokens, tl.arange(0, WIDTH)
-    here = token[:, None].to(tl.int64) * WIDTH + column[None, :]
-    plain, _ = _normed(tl.load(x + here, mask=live[:, None], other=0.0), live, eps, WIDTH)
-    h = plain * tl.load(gain + column)[None, :] + tl.load(shift + column)[None, :]
-    tl.store(normed + here, h.to(tl.bfloat16), mask=live[:, None])
+    _, live, column, here = _tile(tokens, WIDTH, BLOCK)
+    stream = tl.load(x + here, mask=live[:, None], other=0.0)
+    _norm_to(stream, normed, gain, shift, live, column, here, eps, WIDTH)
 
 
 @triton.jit
@@ -92,9 +104,7 @@ def add_to_stream(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, KEEP: tl.constexpr,
     NORM: tl.constexpr,
 ):  # fmt: skip
-    token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live, column = token < tokens, tl.arange(0, WIDTH)
-    here = token[:, None].to(tl.int64) * WIDTH + column[None, :]
+    token, live, column, here = _tile(tokens, WIDTH, BLOCK)
     change = _product(a, w, token, live, column, K, 1, K, BLOCK, WIDTH, CHUNK)
     change += tl.load(b + column)[None, :]
     if KEEP < 1:
@@ -102,18 +112,14 @@ def add_to_stream(  # type: ignore[no-untyped-def]
     stream = tl.load(x + here, mask=live[:, None], other=0.0) + change
     tl.store(y + here, stream, mask=live[:, None])
     if NORM:
-        plain, _ = _normed(stream, live, eps, WIDTH)
-        h = plain * tl.load(gain + column)[None, :] + tl.load(shift + column)[None, :]
-        tl.store(normed + here, h.to(tl.bfloat16), mask=live[:, None])
+        _norm_to(stream, normed, gain, shift, live, column, here, eps, WIDTH)
 
 
 @triton.jit
 def dropout_backward(  # type: ignore[no-untyped-def]
     grad_y, grad_change, sums, seed, tokens, WIDTH: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.constexpr
 ):
-    token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live, column = token < tokens, tl.arange(0, WIDTH)
-    here = token[:, None].to(tl.int64) * WIDTH + column[None, :]
+    token, live, column, here = _tile(tokens, WIDTH, BLOCK)
     change = tl.load(grad_y + here, mask=live[:, None], other=0.0)
     if KEEP < 1:
         change = _dropped(change, seed, token, column, WIDTH, KEEP)
@@ -174,9 +180,7 @@ def norm_backward(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, KEEP: tl.constexpr,
     BELOW: tl.constexpr,
 ):  # fmt: skip
-    token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live, column = token < tokens, tl.arange(0, WIDTH)
-    here = token[:, None].to(tl.int64) * WIDTH + column[None, :]
+    token, live, column, here = _tile(tokens, WIDTH, BLOCK)
     grad_h = _product(grad_product, w, token, live, column, K, WIDTH, 1, BLOCK, WIDTH, CHUNK)
     plain, inverse = _normed(tl.load(x + here, mask=live[:, None], other=0.0), live, eps, WIDTH)
     row = tl.program_id(0) * (3 * WIDTH) + column

@@ -10,11 +10,11 @@ from torch import Tensor
 from factorank.kernels.gpu import block_kernels as kernels
 from factorank.kernels.gpu.attention import attention_forward
 
-TILE, COLUMNS, CHUNK, WARPS, STAGES = 64, 64, 64, 4, 3
+TILE, COLUMNS, CHUNK, WARPS, STAGES = 64, 64, 64, 4, 2
 """Of a tile of a product: tokens, columns, how much of the inner dimension is loaded at once, warps."""
 ROW_TILE, ROW_CHUNK, ROW_WARPS, ROW_STAGES = 32, 64, 2, 3
 """The same where a tile is as wide as the stream."""
-LISTS = ((5, 16, 4), (10, 32, 2), (64, 64, 4))
+LISTS = ((5, 16, 4), (10, 32, 1), (64, 64, 4))
 """Of a tile of whole lists: the longest list that it is for, tokens, warps."""
 EPS = 1e-5
 """Of the norms, as torch has it."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from factorank.jigsaw.photographs import crops
 from factorank.jigsaw.photographs.crops import Kind, jpeg_blocks, random_batch, random_kind
 from factorank.jigsaw.photographs.network import PhotographNetwork
 from factorank.jigsaw.photographs.training import loss_of, train
@@ -23,6 +24,22 @@ def test_kinds_fit_the_budget_and_vary():
         assert not kind.turned or kind.size[0] == kind.size[1]
     assert {kind.turned for kind in kinds} == {True, False}
     assert any(kind.missing for kind in kinds)
+    on_blocks = sum(kind.on_blocks for kind in kinds)
+    assert 0.2 < on_blocks / len(kinds) < 0.4
+
+
+def test_puzzles_on_blocks_are_cut_where_the_blocks_of_the_file_are():
+    """Of a picture of flat blocks of 8×8 pixels, every piece is whole blocks."""
+    blocks = torch.randint(0, 256, (3, 12, 16), generator=torch.Generator().manual_seed(0))
+    picture = blocks.repeat_interleave(8, 1).repeat_interleave(8, 2).to(torch.uint8)
+    kind = Kind((2, 3), (16, 24), 1)
+    assert kind.on_blocks
+    for seed in range(20):
+        chooser = torch.Generator().manual_seed(seed)
+        crop = crops._crop([picture], (32, 72), 8, chooser)
+        if torch.equal(crop, crop.round()):  # at its own resolution
+            parts = crop.unflatten(2, (9, 8)).unflatten(1, (4, 8))
+            assert (parts == parts[:, :, :1, :, :1]).all()
 
 
 @pytest.mark.parametrize(

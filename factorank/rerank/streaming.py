@@ -1,0 +1,137 @@
+"""Answers for many users, from a parquet table to a folder of parquet parts: memory does not grow with them.
+
+The table has a row for each user: ``user``, ``items`` (a list of those to rank) and ``observed`` (a list,
+best first), perhaps with ``ratings`` (a list beside ``observed``). Without ``items`` the answers are
+recommendations. Each part is written whole under a name of its own. A run that was stopped goes on with the
+parts that are missing; several machines may each do some of them.
+"""
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from factorank.data.frames import polars_module
+from factorank.errors import FactorankError, RatingsError
+from factorank.files import write_json, write_whole
+from factorank.rerank.ranker import Ranker
+from factorank.rerank.reranking import REFERENCES, Reranking
+
+FACTS = "answers.json"
+
+
+def predict_table(
+    ranker: Ranker,
+    users: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    k: int = 10,
+    rows: int = 8192,
+    references: int = REFERENCES,
+    parts: Sequence[int] | None = None,
+) -> Iterator[tuple[int, int]]:
+    """Answer for the users of a parquet table; yields the rows done and all rows, after each part.
+
+    ``out/part-00000.parquet`` and so on hold ``user``, ``items`` (best first), ``place``, ``top`` and
+    ``error``: what is wrong with the row of a user, who then has no items. Parts that are there already are
+    not made again. A folder of other answers (another table, k, ranker or number of rows) is refused.
+
+    Args:
+        rows: of a part.
+        parts: the numbers of the parts to make, all unless given.
+    """
+    polars = polars_module(users, RatingsError)
+    if rows < 1:
+        raise FactorankError(f"{{parameter}} is at least 1, not {rows}", parameter="rows")
+    table, folder = polars.scan_parquet(users), Path(out)
+    columns = table.collect_schema().names()
+    if "user" not in columns or not {"items", "observed"} & set(columns):
+        raise RatingsError(f"{users}: the columns user and items or observed are needed, not {columns}")
+    total = int(table.select(polars.len()).collect().item())
+    facts = {"users": _state(users), "total": total, "k": k, "rows": rows, "references": references}
+    facts |= {"ranker": weights_digest(ranker)}
+    _begin(folder, facts)
+    count = -(-total // rows)
+    done = 0
+    for part in range(count) if parts is None else parts:
+        file, start = folder / f"part-{part:05d}.parquet", part * rows
+        if not 0 <= part < count:
+            raise FactorankError(f"there are parts 0 to {count - 1}, not {part}")
+        if not file.exists():
+            frame = table.slice(start, rows).collect()
+            answers = answer_rows(ranker, frame.to_dicts(), k, references)
+            target = io.BytesIO()
+            polars.DataFrame(answers, schema_overrides={"error": polars.String}).write_parquet(target)
+            write_whole(file, target.getvalue())
+        done += min(rows, total - start)
+        yield done, total
+
+
+def answer_rows(
+    ranker: Ranker, rows: Sequence[dict[str, Any]], k: int, references: int = REFERENCES
+) -> dict[str, list[Any]]:
+    """The columns of the answers for rows of users; see :func:`predict_table`."""
+    try:
+        answers: list[Reranking | str] = list(_answers(ranker, rows, k, references))
+    except FactorankError:  # some row is at fault: each on its own says which
+        answers = []
+        for row in rows:
+            try:
+                answers += _answers(ranker, [row], k, references)
+            except FactorankError as error:
+                answers.append(str(error))
+    good = [None if isinstance(answer, str) else answer for answer in answers]
+    return {
+        "user": [row["user"] for row in rows],
+        "items": [None if answer is None else answer.items for answer in good],
+        "place": [None if answer is None else answer.place[: len(answer)].tolist() for answer in good],
+        "top": [None if answer is None else answer.top[: len(answer)].tolist() for answer in good],
+        "error": [answer if isinstance(answer, str) else None for answer in answers],
+    }
+
+
+def _answers(ranker: Ranker, rows: Sequence[dict[str, Any]], k: int, references: int) -> Iterator[Reranking]:
+    observed = [_observed(row) for row in rows]
+    if "items" in rows[0]:
+        return iter(ranker.rerank([row["items"] or [] for row in rows], observed, k=k, references=references))
+    return iter(ranker.recommend(observed, k, references=references))
+
+
+def _observed(row: dict[str, Any]) -> Any:
+    items, ratings = row.get("observed") or [], row.get("ratings")
+    if ratings is None:
+        return list(items)
+    if len(ratings) != len(items):
+        counts = f"{len(items)} observed items and {len(ratings)} ratings"
+        raise FactorankError(f"user {row['user']!r} has {counts}")
+    return dict(zip(items, ratings, strict=True))
+
+
+def weights_digest(ranker: Ranker) -> str:
+    """A digest of a ranker's weights and items."""
+    digest = hashlib.sha256(json.dumps([str(name) for name in ranker.catalogue.ids]).encode())
+    for tensor in ranker.model.state_dict().values():
+        digest.update(tensor.detach().cpu().contiguous().view(-1).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _begin(folder: Path, facts: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / FACTS
+    if not file.exists():
+        if any(folder.glob("part-*.parquet")):
+            raise FactorankError(f"{folder} holds parts but no {FACTS}; choose another folder")
+        write_json(file, facts)
+        return
+    there = json.loads(file.read_text())
+    if differing := [name for name, value in facts.items() if there.get(name) != value]:
+        names = ", ".join(differing)
+        raise FactorankError(f"{folder} holds other answers ({names} differ); choose another folder")
+
+
+def _state(file: str | os.PathLike[str]) -> list[Any]:
+    state = os.stat(file)
+    return [Path(file).name, state.st_size]

@@ -1,0 +1,133 @@
+"""The HTTP service: its answers are the ranker's, requests share batches, bad ones are told what is wrong."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("fastapi")
+import httpx
+import uvicorn
+from fastapi.testclient import TestClient
+
+from factorank.rerank.service import Limits, create_app
+
+
+@pytest.fixture(scope="module")
+def client(masked):
+    with TestClient(create_app(masked, Limits(body=20_000, history=50))) as client:
+        yield client
+
+
+def test_answers_are_those_of_the_ranker(client, masked):
+    asked = {"items": [100, 105, "item 7"], "observed": [105, 103], "k": 2}
+    answer = client.post("/rerank", json=asked).json()
+    wanted = masked.rerank(asked["items"], asked["observed"], k=2)
+    assert [ranked["item"] for ranked in answer["items"]] == wanted.items
+    assert [ranked["top"] for ranked in answer["items"]] == pytest.approx(wanted.top.tolist(), abs=1e-6)
+    assert answer["items"][0]["name"].startswith("item ")
+    rated = client.post(
+        "/rerank", json={"items": [100], "observed": {"105": 4.5, "101": 2, "110": None}}
+    ).json()
+    assert sorted(ranked["item"] for ranked in rated["items"] if ranked["observed"]) == ["101", "105"]
+    assert client.post("/rerank", json={"items": []}).json() == {"items": [], "k": 10}
+    answer = client.post("/recommend", json={"observed": [105, 103], "k": 3, "forbidden": [111]}).json()
+    assert [ranked["item"] for ranked in answer["items"]] == masked.recommend(
+        [105, 103], 3, forbidden=[111]
+    ).items
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("/rerank", {"items": [100, 999]}, 422, "holds 999, which the ranker has not been trained on"),
+        ("/rerank", {"items": [100, 100]}, 422, "at place 1 and"),
+        ("/rerank", {"items": list(range(100, 112))}, 422, "the model ranks up to 8"),
+        ("/rerank", {"items": [100], "k": 0}, 422, "k: Input should be greater than or equal to 1"),
+        ("/rerank", {"observed": [100]}, 422, "items: Field required"),
+        ("/rerank", {"items": [100], "what": 1}, 422, "what: Extra inputs"),
+        ("/rerank", {"items": [1.5]}, 422, "items.0"),
+        ("/rerank", {"items": [100], "observed": {"100": "good"}}, 422, "observed"),
+        ("/recommend", {"observed": [5]}, 422, "holds 5"),
+        ("/recommend", {"observed": [100], "k": 7}, 422, "k is 1 to 4, not 7"),
+        ("/recommend", {"forbidden": ["nobody"], "k": 2}, 422, "nobody"),
+        ("/recommend", {"observed": list(range(60))}, 422, "observed holds 60 items; 50 are allowed"),
+        ("/rerank", {"items": ["x" * 30_000]}, 413, "up to 20000 bytes"),
+    ],
+)
+def test_bad_requests_are_told_what_is_wrong(client, path, body, status, message):
+    answer = client.post(path, json=body)
+    assert answer.status_code == status
+    assert message in answer.json()["error"]
+
+
+def test_what_is_no_request(client):
+    assert client.post("/rerank", content=b"{nothing").status_code == 422
+    assert client.post("/rerank", content=b"\xff\xfe").status_code == 422
+    assert client.get("/rerank").status_code == 405
+    assert client.get("/nothing").status_code == 404
+    chunks = (part for part in [b'{"items": [100]}'])
+    assert client.post("/rerank", content=chunks).status_code == 413  # a length is needed
+
+
+def test_requests_share_batches_and_a_bad_one_harms_no_other(masked, monkeypatch):
+    sizes = []
+    rerank = masked.rerank
+    monkeypatch.setattr(
+        masked,
+        "rerank",
+        lambda items, *rest, **more: (sizes.append(len(items)), rerank(items, *rest, **more))[1],
+    )
+    bodies = [{"items": [100 + i % 12, 100 + (i + 1) % 12], "k": 1} for i in range(24)]
+    bodies[5] = {"items": [100, 999], "k": 1}
+    with TestClient(create_app(masked, Limits(wait=0.2))) as client, ThreadPoolExecutor(24) as threads:
+        answers = list(threads.map(lambda body: client.post("/rerank", json=body), bodies))
+        assert [answer.status_code for answer in answers] == [422 if i == 5 else 200 for i in range(24)]
+        for body, answer in zip(bodies, answers, strict=True):
+            if answer.status_code == 200:
+                assert [ranked["item"] for ranked in answer.json()["items"]] == rerank(
+                    body["items"], k=1
+                ).items
+        assert max(sizes) > 4
+        text = client.get("/metrics").text
+        assert 'factorank_requests_total{path="/rerank",status="200"} 23' in text
+        assert 'factorank_requests_total{path="/rerank",status="422"} 1' in text
+        assert client.get("/health").json()["status"] == "ok"
+
+
+def test_a_full_queue_is_said(masked):
+    with (
+        TestClient(create_app(masked, Limits(wait=0.5, queue=2))) as client,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        answers = list(threads.map(lambda _: client.post("/rerank", json={"items": [100]}), range(8)))
+    codes = [answer.status_code for answer in answers]
+    assert set(codes) == {200, 503}
+    assert codes.count(200) >= 2
+
+
+def test_a_stop_loses_no_request(masked):
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(masked, Limits(wait=0.3)), port=0, log_level="error", timeout_graceful_shutdown=30
+        )
+    )
+    serving = threading.Thread(target=server.run)
+    serving.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    with ThreadPoolExecutor(12) as threads:
+        sent = [
+            threads.submit(
+                httpx.post, f"http://127.0.0.1:{port}/rerank", json={"items": [100, 101]}, timeout=60
+            )
+            for _ in range(12)
+        ]
+        until = time.monotonic() + 10
+        while len(server.server_state.tasks) < 12 and time.monotonic() < until:
+            time.sleep(0.005)
+        server.should_exit = True
+        assert [each.result().status_code for each in sent] == [200] * 12
+    serving.join()

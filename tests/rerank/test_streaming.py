@@ -1,0 +1,97 @@
+"""Answers for the users of a parquet table: part by part, resumed without loss or repetition."""
+
+import polars
+import pytest
+
+import factorank as fr
+from factorank.rerank.streaming import predict_table
+from tests.rerank.small import ranker
+
+
+@pytest.fixture
+def users(tmp_path):
+    rows = [
+        {
+            "user": f"u{i}",
+            "items": [100 + (i + j) % 12 for j in range(4)],
+            "observed": [100 + (i + 3) % 12, 100 + i % 12],
+        }
+        for i in range(25)
+    ]
+    rows[7]["items"] = [100, 999]
+    polars.DataFrame(rows).write_parquet(tmp_path / "users.parquet")
+    return tmp_path / "users.parquet"
+
+
+def read(folder):
+    return polars.concat([polars.read_parquet(file) for file in sorted(folder.glob("part-*.parquet"))])
+
+
+def test_answers_are_those_of_the_ranker(masked, users, tmp_path):
+    steps = list(predict_table(masked, users, tmp_path / "out", k=2, rows=10))
+    assert steps == [(10, 25), (20, 25), (25, 25)]
+    answers = read(tmp_path / "out").to_dicts()
+    assert [row["user"] for row in answers] == [f"u{i}" for i in range(25)]
+    for row, asked in zip(answers, polars.read_parquet(users).to_dicts(), strict=True):
+        if row["user"] == "u7":
+            assert row["items"] is None
+            assert "999, which the ranker has not been trained on" in row["error"]
+            continue
+        wanted = masked.rerank(asked["items"], asked["observed"], k=2)
+        assert row["items"] == wanted.items
+        assert row["top"] == pytest.approx(wanted.top.tolist(), abs=1e-5)
+        assert row["error"] is None
+
+
+def test_a_stopped_run_goes_on_and_other_answers_are_refused(masked, users, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    whole = tmp_path / "whole"
+    list(predict_table(masked, users, whole, rows=10))
+    next(predict_table(masked, users, out, rows=10))  # stopped after the first part
+    assert [file.name for file in out.glob("part-*")] == ["part-00000.parquet"]
+    written = (out / "part-00000.parquet").stat().st_mtime_ns
+    list(predict_table(masked, users, out, rows=10))
+    assert (out / "part-00000.parquet").stat().st_mtime_ns == written
+    assert read(out).equals(read(whole))
+    shared = tmp_path / "shared"
+    for parts in ([2, 0], [1]):  # by two machines
+        list(predict_table(masked, users, shared, rows=10, parts=parts))
+    assert read(shared).equals(read(whole))
+    with pytest.raises(fr.FactorankError, match=r"other answers \(k differ\)"):
+        list(predict_table(masked, users, out, rows=10, k=3))
+    with pytest.raises(fr.FactorankError, match=r"other answers \(ranker differ\)"):
+        list(predict_table(ranker(seed=5), users, out, rows=10))
+    with pytest.raises(fr.FactorankError, match="parts 0 to 2, not 3"):
+        list(predict_table(masked, users, out, rows=10, parts=[3]))
+    (out / "answers.json").unlink()
+    with pytest.raises(fr.FactorankError, match=r"holds parts but no answers\.json"):
+        list(predict_table(masked, users, out, rows=10))
+
+
+def test_recommendations_ratings_and_faults(masked, tmp_path):
+    frame = polars.DataFrame(
+        {"user": [1, 2], "observed": [[103, 101], [104]], "ratings": [[5.0, 2.0], [3.0, 1.0]]}
+    )
+    frame.write_parquet(tmp_path / "users.parquet")
+    list(predict_table(masked, tmp_path / "users.parquet", tmp_path / "out", k=3))
+    first, second = read(tmp_path / "out").to_dicts()
+    assert first["items"] == masked.recommend({103: 5.0, 101: 2.0}, 3).items
+    assert second["error"] == "user 2 has 1 observed items and 2 ratings"
+    frame.drop("observed").write_parquet(tmp_path / "bad.parquet")
+    with pytest.raises(fr.RatingsError, match="the columns user and items or observed are needed"):
+        list(predict_table(masked, tmp_path / "bad.parquet", tmp_path / "other"))
+
+
+def test_the_command(masked, users, tmp_path, run):
+    masked.save(tmp_path / "mine")
+    code, out, err = run("rerank", "predict", "mine", "--users", users, "--out", "answers", "--rows", 20)
+    assert code == 0
+    assert "written to answers" in out
+    assert "25 of 25 users" in err
+    assert len(read(tmp_path / "answers")) == 25
+    for options, message in (
+        (["--users", users], "--users needs --out"),
+        ([], "either --user or --users is needed"),
+    ):
+        code, _, err = run("rerank", "predict", "mine", *options)
+        assert (code, message in err) == (2, True)
