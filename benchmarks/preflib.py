@@ -42,13 +42,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     where = provenance(" ".join(["factorank bench preflib --folder DIR/datasets", *told]))
     rows = []
     for name, files in sets(options.folder, options.sets):
-        rows.append(measured(name, files, options.again) | where)
+        row = measured(name, files, options.again) | where
+        faults = row.pop("faults")
+        rows.append(row)
         write_results(options.out, rows)
         print(
             " ".join(f"{key} {rows[-1][key]}" for key in ("set", "files", "read", "warned", "again", "same")),
             flush=True,
         )
-        for fault in rows[-1]["faults"]:
+        for fault in faults:
             print("  " + fault, file=sys.stderr)
     total = {
         key: sum(row[key] for row in rows) for key in ("files", "read", "warned", "again", "same", "tables")

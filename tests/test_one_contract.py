@@ -125,6 +125,117 @@ def test_every_law_has_the_same_methods_with_one_meaning(make):
 
 
 @laws
+def test_the_divergence_and_the_tilt_of_every_law(make):
+    law, orders = make(), all_orders(N)
+    probs, even = probabilities(law), fr.Uniform(N)
+    entropy = -(probs * probs.clamp(min=1e-300).log()).sum()
+    if law.exact:
+        divergence = torch.distributions.kl_divergence(law, even)
+        assert divergence.item() == pytest.approx(math.log(24) - entropy.item(), abs=1e-5)
+        generator = torch.Generator().manual_seed(0)
+        estimate = law.estimate("kl_divergence", other=even, samples=2000, generator=generator)
+        assert abs(estimate.value.item() - divergence.item()) <= 5 * estimate.error.item() + 1e-5
+
+    def reward(order):
+        return (order[..., 0] == 2).float() - (order[..., 3] == 1).float()
+
+    truth = probs * (1.5 * reward(orders).double()).exp()
+    truth = truth / truth.sum()
+    exact, sampled = law.tilt(reward, 1.5) if law.exact else None, law.tilt(reward, 1.5, samples=4000)
+    if exact is not None:
+        assert exact.exact
+        assert isinstance(exact, fr.PermutationDistribution)
+        values = exact.log_prob(orders).exp().double().detach()
+        torch.testing.assert_close(values, truth, atol=1e-6, rtol=1e-4)
+        error = (sampled.log_normaliser - exact.log_normaliser).abs().item()
+        assert error <= 5 * sampled.log_normaliser_error.item() + 1e-6
+    assert 16 <= sampled.effective_sample_size.item() <= 4000.1
+    for tilted in filter(None, (exact, sampled)):
+        draws = tilted.sample((2000,), generator=torch.Generator().manual_seed(0))
+        shares = torch.bincount(fr.index_of(draws), minlength=len(orders)) / 2000
+        assert (shares - truth).abs().max() < 0.05
+        ranks = (truth[:, None] * fr.inverse(orders)).sum(0)
+        assert (tilted.mean_ranks().double() - ranks).abs().max() < (1e-4 if tilted.exact else 0.15)
+        assert fr.is_permutation(tilted.mode)
+
+
+INDICES = [0, -1, (1, 2), slice(1, None), (..., -1), (slice(None), [2, 0, 2]), torch.tensor([1, 0, 1]), ()]
+
+
+def batched(name):
+    """A law of batch shape (2, 3) whose rows differ."""
+    if name in CASES:
+        return CASES[name].law(N, (2, 3))
+    objective, _, option = name.partition("-")
+    model = small_model(N, "insertion", objective, context=fr.ItemContext(9, 16))
+    items = torch.stack([torch.randperm(9, generator=torch.Generator().manual_seed(i))[:N] for i in range(6)])
+    options = {} if model.causal else {"nfe": 2, "unmask": "left-to-right"}
+    if option == "draft":
+        other = small_model(N, "insertion", context=fr.ItemContext(9, 16), seed=2)
+        options = {"unmask": "left-to-right", "draft": other}
+    law = model.distribution(items.view(2, 3, N), **options)
+    if option == "given":
+        return law.condition([2, 0])
+    return law.tilt(lambda order: (order[..., 0] == 2).float()) if option == "tilted" else law
+
+
+LEARNED = [
+    "masked",
+    "masked-draft",
+    "masked-given",
+    "masked-tilted",
+    "autoregressive",
+    "autoregressive-draft",
+]
+
+
+@pytest.mark.parametrize("name", [*CASES, *LEARNED])
+def test_rows_of_every_law(name):
+    law, orders = batched(name), all_orders(N)
+    values = law.log_prob(orders[:, None, None]).detach()
+    for index in INDICES:
+        part = law[index]
+        wanted = values[(slice(None), *(index if isinstance(index, tuple) else (index,)))]
+        assert part.batch_shape == wanted.shape[1:]
+        got = part.log_prob(orders.view(len(orders), *(1 for _ in part.batch_shape), N)).detach()
+        torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-4)
+    row = law[1, 2]
+    draws = row.sample((3000,), generator=torch.Generator().manual_seed(0))
+    shares = torch.bincount(fr.index_of(draws), minlength=len(orders)) / 3000
+    assert (shares - values[:, 1, 2].exp()).abs().max() < 0.05
+    assert [part.batch_shape for part in law] == [(3,), (3,)]
+    for index in (2, (0, 3), "a", (0, 0, 0)):
+        with pytest.raises(FactorankError, match=r"is no index of a batch of shape \(2, 3\)"):
+            law[index]
+    with pytest.raises(FactorankError, match="is no index of a batch"):
+        row[0]
+
+
+def test_what_cannot_be_tilted():
+    law = fr.Mallows(torch.arange(10), 0.1)
+    with pytest.raises(DistributionError, match="effective draws of 4096, fewer than 16"):
+        law.tilt(lambda order: order[..., 0].float(), 30.0)
+    for reward, strength in ((None, 1.0), (lambda order: order, math.nan), (lambda order: order, True)):
+        with pytest.raises(DistributionError, match="a reward for each order, and a finite strength"):
+            law.tilt(reward, strength)
+    with pytest.raises(DistributionError, match="a number for each order"):
+        law.tilt(lambda order: order.float())
+    with pytest.raises(DistributionError, match="infinite or NaN"):
+        law.tilt(lambda order: torch.full(order.shape[:-1], math.nan))
+    with pytest.raises(DistributionError, match="minus infinity"):
+        fr.Uniform(3).tilt(lambda order: torch.full(order.shape[:-1], -math.inf))
+
+
+def test_the_divergence_of_a_large_learned_law_is_estimated():
+    model = small_model(9, "lehmer")
+    law = model.distribution(nfe=3, unmask="left-to-right")
+    value = torch.distributions.kl_divergence(law, fr.Uniform(9))
+    assert value.item() == pytest.approx(math.lgamma(10) - law.entropy(samples=4000).item(), abs=0.3)
+    other = law.estimate("kl_divergence", other=model.distribution(nfe=1), samples=500)
+    assert 0 < other.error < other.value
+
+
+@laws
 @pytest.mark.parametrize("seen", [[2, 0], [1, 3, 0]])
 def test_conditioning_is_restriction(make, seen):
     law, orders = make(), all_orders(N)
@@ -198,7 +309,7 @@ def test_what_an_inline_law_cannot_say():
 
 def test_bad_requests_are_refused():
     law = small_model(3, "lehmer").distribution(nfe=1)
-    with pytest.raises(FactorankError, match="'entropy', 'marginals' or 'mean_ranks', not 'median'"):
+    with pytest.raises(FactorankError, match="or with other= 'kl_divergence', not 'median'"):
         law.estimate("median")
     for samples in (0, True, 2.5, math.nan):
         with pytest.raises(FactorankError, match="at least 1 sample"):

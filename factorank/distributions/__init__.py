@@ -31,6 +31,7 @@ from factorank.distributions.plackett_luce import PlackettLuce
 from factorank.distributions.random_grades import RandomGrades
 from factorank.distributions.rim import RIM
 from factorank.distributions.thurstone import Thurstone
+from factorank.distributions.tilting import Tilted
 from factorank.distributions.uniform import Uniform
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "RaoKupper",
     "RareObservation",
     "Thurstone",
+    "Tilted",
     "Uniform",
     "consensus",
     "expected_kendall",

@@ -1,26 +1,20 @@
 """What every law over permutations shares: shapes, checks, enumeration and Monte Carlo."""
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 from torch.types import _size
 
 from factorank.distributions.conditioning.rules import MAX_DRAWS, MAX_STATES, Effort, condition
+from factorank.distributions.derived import Batched, derived
 from factorank.distributions.drawing import Estimate, count_places, mean_estimate
-from factorank.distributions.parameters import check_parameter, permutation, show
-from factorank.errors import DistributionError, FactorankError, PermutationError
+from factorank.distributions.parameters import check_orders, check_parameter, permutation, show
 from factorank.lexicographic import permutation_at
-from factorank.permutations import (
-    check_integer,
-    check_permutation,
-    checked_shape,
-    inverse,
-)
+from factorank.permutations import checked_shape, inverse
 
 if TYPE_CHECKING:
     from factorank.distributions.fitting.report import FitReport
@@ -31,7 +25,7 @@ DEFAULT_SAMPLES = 1024
 """Draws of an estimate where their number is not given."""
 
 
-class PermutationDistribution(Distribution):
+class PermutationDistribution(Batched):
     r"""A probability law over the orders ``(n,)`` of n items.
 
     It is a :class:`torch.distributions.Distribution`: it has batch shapes, ``expand``, ``sample`` with any
@@ -52,10 +46,6 @@ class PermutationDistribution(Distribution):
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
     support = permutation
     has_enumerate_support = True
-    _batched: ClassVar[tuple[str, ...]] = ()
-    """Further attributes that ``expand`` expands: tensors ``(*batch, *own)`` and laws."""
-    error: ClassVar[type[FactorankError]] = DistributionError
-    """What is raised for a request that the law cannot meet."""
     largest_enumerated: int = LARGEST_ENUMERATED
     """The largest n for which all orders are listed."""
     exact: bool = True
@@ -156,9 +146,15 @@ class PermutationDistribution(Distribution):
         return self._mean_ranks()
 
     def estimate(
-        self, what: str, *, samples: int | None = None, generator: torch.Generator | None = None
+        self,
+        what: str,
+        *,
+        samples: int | None = None,
+        other: "PermutationDistribution | None" = None,
+        generator: torch.Generator | None = None,
     ) -> Estimate:
-        """A Monte-Carlo estimate of "entropy", "marginals" or "mean_ranks", with its standard error.
+        """A Monte-Carlo estimate of "entropy", "marginals", "mean_ranks" or, with an ``other`` law,
+        "kl_divergence" (of that from this one), with its standard error.
 
         >>> import factorank as fr
         >>> law, generator = fr.Uniform(4), torch.Generator().manual_seed(0)
@@ -172,8 +168,14 @@ class PermutationDistribution(Distribution):
             return mean_estimate(-self._log_prob_of_draws(drawn, generator))
         if what == "mean_ranks":
             return mean_estimate(inverse(self._whole(drawn), check=False).to(torch.get_default_dtype()))
+        if what == "kl_divergence" and other is not None:
+            log_ratio = self._log_prob_of_draws(drawn, generator) - other.log_prob(drawn)
+            return mean_estimate(log_ratio)
         if what != "marginals":
-            raise self.error(f"what is estimated is 'entropy', 'marginals' or 'mean_ranks', not {what!r}")
+            raise self.error(
+                "what is estimated is 'entropy', 'marginals' or 'mean_ranks', or with other= 'kl_divergence',"
+                f" not {what!r}"
+            )
         shares = count_places(self._whole(drawn), torch.ones((), device=drawn.device)) / count
         return Estimate(shares, (shares * (1 - shares) / count).sqrt(), count)
 
@@ -220,19 +222,27 @@ class PermutationDistribution(Distribution):
         """
         return condition(self, observed, Effort(max_states, samples, generator))
 
-    def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
-        """The same law with its batch dimensions expanded to ``batch_shape``; nothing is copied."""
-        shape = torch.Size(batch_shape)
-        new = type(self).__new__(type(self)) if _instance is None else _instance
-        for name, value in self.__dict__.items():
-            if name in self.arg_constraints or name in self._batched:
-                if isinstance(value, Tensor):
-                    value = value.expand(shape + value.shape[len(self.batch_shape) :])
-                elif isinstance(value, PermutationDistribution):
-                    value = value.expand(shape)
-            new.__dict__[name] = value
-        new._batch_shape = shape
-        return new
+    def tilt(
+        self,
+        reward: Callable[[Tensor], Tensor],
+        strength: float = 1.0,
+        *,
+        samples: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> "PermutationDistribution":
+        r"""The law :math:`p(x)\, e^{s\, r(x)}` with a reward r and a strength s, normalised.
+
+        ``reward`` gives a number for each of the orders ``(*sample, *batch, n)``. The result is exact where
+        all orders can be listed. Else it draws by resampling from this law: it is not ``exact`` and has the
+        error of ``log_normaliser`` and the effective sample size of ``samples`` draws, 4,096 unless
+        given; a reward that leaves fewer than 16 of them is refused.
+
+        >>> import factorank as fr
+        >>> first = lambda order: (order[..., 0] == 2).float()
+        >>> fr.Uniform(3).tilt(first, strength=2.0).marginals()[2, 0]
+        tensor(0.7870)
+        """
+        return derived("tilted", self, reward, strength, samples, generator)
 
     # Defaults: enumeration.
 
@@ -291,18 +301,7 @@ class PermutationDistribution(Distribution):
     # Checks.
 
     def _validate_sample(self, value: Tensor) -> None:
-        name = type(self).__name__
-        check_integer(value, f"{name} takes orders")
-        if value.shape[-1] != self.n:
-            raise PermutationError(f"{name} takes orders of {self.n} items, not of {value.shape[-1]}")
-        try:
-            torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
-        except RuntimeError:
-            raise DistributionError(
-                f"{name} of batch shape {tuple(self.batch_shape)} takes orders of shape (*sample, *batch, n)"
-                f" that broadcast with it, not {tuple(value.shape)}"
-            ) from None
-        check_permutation(value, f"{name} takes")
+        check_orders(type(self).__name__, value, self.n, self.batch_shape)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={show(value)}" for name, value in self._parameters().items())

@@ -67,6 +67,11 @@ class GRIM(PermutationDistribution):
         name = getattr(self.conditional, "__name__", type(self.conditional).__name__)
         return {"conditional": f"<{name}>", "reference": self.reference}
 
+    def _taken(self, rows: Tensor) -> "GRIM":
+        new = super()._taken(rows)
+        new.conditional = _Rows(self.conditional, self.batch_shape, rows.to(self.device))
+        return new
+
     def next_slot(self, slots: Tensor) -> Tensor:
         """Normalised log-probabilities ``(*rows, i + 1)`` of the slot after ``slots``, ``(*rows, i)``."""
         i = slots.shape[-1]
@@ -107,3 +112,19 @@ class GRIM(PermutationDistribution):
             slots[..., i] = draw_index(self.next_slot(slots[..., :i]), generator)
         relative = code("insertion").decode(slots, check=False)
         return self.reference.expand(relative.shape).gather(-1, relative)
+
+
+class _Rows:
+    """The conditional of some rows of a batch: it is asked for all rows, as it knows no fewer."""
+
+    def __init__(self, conditional: Callable[[Tensor], Tensor], batch: torch.Size, rows: Tensor) -> None:
+        self.conditional, self.batch, self.rows = conditional, batch, rows
+        self.__name__ = getattr(conditional, "__name__", type(conditional).__name__)
+
+    def __call__(self, slots: Tensor) -> Tensor:
+        asked = slots[(..., *(None for _ in self.batch), slice(None))]
+        asked = asked.expand(*slots.shape[:-1], *self.batch, slots.shape[-1])
+        every = self.conditional(asked)
+        every = every.expand(*asked.shape[:-1], every.shape[-1]).flatten(slots.ndim - 1, -2)
+        index = self.rows.expand(slots.shape[:-1])[..., None, None]
+        return every.take_along_dim(index, -2).squeeze(-2)

@@ -1,4 +1,4 @@
-"""Kullback-Leibler divergences between laws, where there is a closed form."""
+"""Kullback-Leibler divergences between laws: in closed form, by enumeration, or estimated."""
 
 import math
 
@@ -19,10 +19,12 @@ from factorank.errors import DistributionError
 def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
     """The divergence of q from p in nats, ``(*batch,)``.
 
+    Exact in closed form or, where all orders can be listed, by their probabilities. Else, where p estimates
+    its entropy, the estimate that ``p.estimate("kl_divergence", other=q)`` gives with its error.
+
     Closed forms: any law from :class:`Uniform`, by its entropy; the uniform law from a factorized one; two
     factorized laws with one code and one reference, position by position; and a factorized law from a
-    Mallows law around another order, through the expected distance. Other pairs raise
-    ``NotImplementedError``.
+    Mallows law around another order, through the expected distance.
     """
     if p.n != q.n:
         raise DistributionError(f"a divergence is between laws over as many items, not {p.n} and {q.n}")
@@ -44,9 +46,16 @@ def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
             elif isinstance(q, Mallows) and q.weights is None and "insertion" in p.code_names:
                 cross_entropy = q._log_normaliser - times_log(expected_kendall(p, q.central), q.phi)
                 return cross_entropy - p.entropy()
+    if p.enumerable and q.exact:
+        orders, log_p = (p if p.batch_shape == shape else p.expand(shape))._enumerated("the divergence")
+        rows = orders.view(len(orders), *(1 for _ in shape), p.n)
+        more = torch.where(log_p == -math.inf, 0, log_p - q._log_prob(rows).expand(len(orders), *shape))
+        return (log_p.exp() * more).sum(0)
+    if "entropy" in p.estimates:
+        return p.estimate("kl_divergence", other=q).value
     raise NotImplementedError(
-        f"there is no closed form for the divergence of {q!r} from {p!r}; the mean of p.log_prob - q.log_prob"
-        " over samples of p estimates it"
+        f"there is no closed form for the divergence of {q!r} from {p!r}, and their orders cannot be listed;"
+        " p.estimate('kl_divergence', other=q) estimates it, with an error"
     )
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from factorank.errors import DistributionError
+from factorank.errors import DistributionError, PermutationError
 from factorank.permutations import check_integer, check_permutation, inverse, is_permutation
 
 
@@ -32,6 +32,21 @@ _finite = _Finite()
 finite_vector = constraints.independent(_finite, 1)
 unit_vector = constraints.independent(constraints.unit_interval, 1)
 nonnegative_vector = constraints.independent(constraints.nonnegative, 1)
+
+
+def check_orders(law: str, order: Tensor, n: int, batch_shape: torch.Size) -> None:
+    """Refuse what are not orders of n items, of a shape that broadcasts with that of the law of this name."""
+    check_integer(order, f"{law} takes orders")
+    if order.shape[-1] != n:
+        raise PermutationError(f"{law} takes orders of {n} items, not of {order.shape[-1]}")
+    try:
+        torch.broadcast_shapes(order.shape[:-1], batch_shape)
+    except RuntimeError:
+        raise DistributionError(
+            f"{law} of batch shape {tuple(batch_shape)} takes orders of shape (*sample, *batch, n)"
+            f" that broadcast with it, not {tuple(order.shape)}"
+        ) from None
+    check_permutation(order, f"{law} takes")
 
 
 def check_parameter(law: str, name: str, value: Tensor, constraint: constraints.Constraint) -> None:

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from factorank.distributions.derived import taken
 from factorank.distributions.factorized import FactorizedDistribution
 from factorank.distributions.fitting.ballots import Votes, read_ballots
 from factorank.distributions.fitting.checks import (
@@ -96,6 +97,11 @@ class RIM(FactorizedDistribution):
         else:
             above = torch.ones(n, n, dtype=torch.bool, device=table.device).triu(1)
             self._logits = table.masked_fill(above, -math.inf).log_softmax(-1)
+
+    def _taken(self, rows: Tensor) -> Self:
+        new = super()._taken(rows)
+        new._logits = taken(self._logits.expand(*self.batch_shape, self.n, self.n), self.batch_shape, rows)
+        return new
 
     @classmethod
     def fit(

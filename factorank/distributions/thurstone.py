@@ -71,11 +71,17 @@ class Thurstone(PermutationDistribution):
         return frozenset(("entropy", "marginals")) if self.n > 2 else frozenset()
 
     def estimate(
-        self, what: str, *, samples: int | None = None, generator: torch.Generator | None = None
+        self,
+        what: str,
+        *,
+        samples: int | None = None,
+        other: PermutationDistribution | None = None,
+        generator: torch.Generator | None = None,
     ) -> Estimate:
         if generator is None:  # the same call gives the same answer
             generator = torch.Generator(self.device).manual_seed(0)
-        return super().estimate(what, samples=DRAWS if samples is None else samples, generator=generator)
+        samples = DRAWS if samples is None else samples
+        return super().estimate(what, samples=samples, other=other, generator=generator)
 
     @property
     def mode(self) -> Tensor:

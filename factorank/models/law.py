@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
@@ -32,10 +32,9 @@ class PermutationLaw(PermutationDistribution):
     """The law of the orders that a model has learnt: a :class:`PermutationDistribution` like the classical
     ones.
 
-    Made by :meth:`PermutationModel.distribution`. ``batch_shape`` is that of the context; orders are int64
-    ``(*sample, *batch, n)``, best first. The NFE and the way of unmasking belong to the law, so that
-    ``sample`` and ``log_prob`` speak of the same one. Dropout is off. The context is
-    encoded when the law is made.
+    Made by :meth:`PermutationModel.distribution`. ``batch_shape`` is that of the context, which is encoded
+    when the law is made. The NFE and the way of unmasking belong to the law, so that ``sample`` and
+    ``log_prob`` speak of the same one. Dropout is off.
 
     ``support`` is wider than the permutations for inline codes, which can leave them, and for lists shorter
     than n, which end in -1. ``exact`` is False where the partition is random and ``log_prob`` is not offered.
@@ -48,7 +47,6 @@ class PermutationLaw(PermutationDistribution):
     error: ClassVar[type[FactorankError]] = ModelError
     largest_enumerated = 7
     draft: Draft | None = None
-    """What proposes the values of :meth:`sample`, which stays a draw from the same law."""
     beam_width: int = 1
     """How many codes the search for the mode keeps."""
 
@@ -208,8 +206,7 @@ class PermutationLaw(PermutationDistribution):
     def leak(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The probability that an order is not a permutation, ``(*batch,)``: zero unless the code is inline.
 
-        Exact by enumeration up to n = 7 where ``log_prob`` is exact; with ``samples`` the share of
-        that many draws.
+        Exact by enumeration up to n = 7 where ``log_prob`` is exact; with ``samples`` a share of draws.
         """
         if self.model.code.factorized:
             return torch.zeros(self.batch_shape, device=self.device)
@@ -219,10 +216,7 @@ class PermutationLaw(PermutationDistribution):
         return (1 - self._enumerated("leak")[1].exp().sum(0)).clamp(min=0)
 
     def mean_ranks(self, *, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
-        """The expected place of each item: ``(*batch, n)``; NaN after a list's end.
-
-        Items sorted by it are a better guess at the order than one sample.
-        """
+        """The expected place of each item: ``(*batch, n)``; NaN after a list's end."""
         if not self.model.code.factorized:
             raise ModelError("mean_ranks needs permutations, which inline laws do not always give")
         ranks = super().mean_ranks(samples=samples, generator=generator)
@@ -251,11 +245,17 @@ class PermutationLaw(PermutationDistribution):
 
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         new = super().expand(batch_shape, _instance)
-        new.conditions = self.conditions.expand(self.batch_shape, new.batch_shape)
+        return self._conditional(new, lambda some: some.expand(self.batch_shape, new.batch_shape))
+
+    def _taken(self, rows: Tensor) -> Self:
+        index = rows.flatten().to(self.device)
+        return self._conditional(super()._taken(rows), lambda some: some.at(index))
+
+    def _conditional(self, new: Self, change: Callable[[Conditions], Conditions]) -> Self:
+        """``new`` with the conditions of this law changed, and those of its draft."""
+        new.conditions, new._sampler = change(self.conditions), Sampler(new)
         if self.draft is not None and self.draft.conditions is not None:
-            drafts = self.draft.conditions.expand(self.batch_shape, new.batch_shape)
-            new.draft = dataclasses.replace(self.draft, conditions=drafts)
-        new._sampler = Sampler(new)
+            new.draft = dataclasses.replace(self.draft, conditions=change(self.draft.conditions))
         return new
 
     def __repr__(self) -> str:

@@ -167,7 +167,48 @@ class MaskedLaw(PermutationLaw):
         if self.unmask == "random" and self.nfe != 1:
             how = dataclasses.replace(self.unmasking, unmask="confident")
             law = MaskedLaw(self.model, conditions, torch.Size((conditions.rows,)), how)
+        if self.beam_width > 1 and self.nfe != 1:
+            return law._beam(conditions, self.beam_width)[0]
         return last(law._walk(conditions, 1, Greedy(), None)).code[0]
+
+    def _beam(self, conditions: Conditions, width: int) -> Tensor:
+        """The likeliest codes ``(found, rows, n)`` that a beam of that width finds, best first.
+
+        A block is revealed position by position: its predictions do not depend on one another.
+        """
+        model, mask, blocks = self.model, self.model.network.mask_value, self.unmasking.blocks
+        start, free, length = conditions.start(model), conditions.free(model), conditions.free_count(model)
+        listed = listing(free, 1, self.unmask, None, self.unmasking.order)
+        code = self._with_certain(start[None], free[None], leading=False)
+        score, row = torch.zeros((1, conditions.rows), device=code.device), torch.arange(conditions.rows)
+        for step in range(model.n if blocks is None else blocks.nfe):
+            remaining = (code == mask) & free
+            logits = first_logits(model, conditions)[None]
+            if step:
+                hidden = model.network.hidden(code, conditions.context, conditions.present)
+                logits = model.network.head(hidden)
+            logits = self.unmasking.temper(logits)
+            if blocks is not None and self.unmask != "confident":
+                positions, inside = block(listed.expand_as(code), length, blocks, step)
+            else:
+                positions, inside = self._choose(logits, remaining, length, step)
+            log_probs, source = logits.log_softmax(-1), torch.arange(len(code))[:, None]
+            for at in range(positions.shape[-1]):
+                here = positions[source, row, at]
+                each = log_probs[source, row, here]
+                within = None if inside is None else inside[source, row, at]
+                if within is not None:  # the one value of a position that is not revealed here is kept
+                    certain = torch.arange(model.n, device=code.device) == 0
+                    each = torch.where(within[..., None], each, torch.where(certain, 0.0, -torch.inf))
+                candidates = (score[..., None] + each).movedim(1, 0).flatten(1)
+                score, best = (x.T for x in candidates.topk(min(width, candidates.shape[-1]), -1))
+                parent, value = best // model.n, best % model.n
+                code, here, source = code[parent, row], here[parent, row], source.expand_as(here)[parent, row]
+                if within is not None:
+                    value = torch.where(within[parent, row], value, code.gather(-1, here[..., None])[..., 0])
+                code = code.scatter(-1, here[..., None], value[..., None])
+            code = self._with_certain(code, (code == mask) & free)
+        return code
 
     def _score(self, conditions: Conditions, code: Tensor, generator: torch.Generator | None) -> Tensor:
         return last(self._walk(conditions, code.shape[0], Replay(code), generator, score=True)).log_prob

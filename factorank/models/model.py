@@ -252,7 +252,8 @@ class PermutationModel(SavedModel):
                 many nats (Ben-Hamu et al., 2025). The NFE is what it took: ``nfe_of``, ``sample_with_nfe``.
             temperature, top_p: of every conditional, whose logits are divided by the temperature, then cut
                 to the most likely values whose probabilities sum to ``top_p``; ``log_prob`` is of that law.
-            beam: how many codes the search for the ``mode`` of an autoregressive law keeps, 8 unless given.
+            beam: how many codes the search for the ``mode`` keeps: 1, or 8 in an autoregressive law, unless
+                given.
             draft: what guesses values that the model then verifies in one pass: "self", or a masked model of
                 the same code. Samples follow the same law in fewer passes (``sample_with_report``). For laws
                 that reveal left to right, one position at a time.
@@ -267,8 +268,6 @@ class PermutationModel(SavedModel):
         conditions, batch = conditions_for(self, *given)
         kind = autoregressive.AutoregressiveLaw if self.causal else masked.MaskedLaw
         law: PermutationLaw = kind(self, conditions, batch, unmasking)
-        if beam is not None and not self.causal:
-            raise ModelError("{parameter} searches autoregressive laws", parameter="beam")
         law.beam_width = checked_beam(beam, law.beam_width)
         if draft is not None:
             law.draft = checked_draft(law, draft, ahead, given)

@@ -83,11 +83,39 @@ def test_the_beam_of_a_law():
         law = model.distribution(beam=width)
         assert torch.equal(law.mode, model.distribution().beam(width)[0][0])
         assert law.beam()[0].shape == (width, 4)
-    with pytest.raises(ModelError, match="searches autoregressive laws"):
-        small_model(4, "lehmer").distribution(beam=3)
     for width in (0, True, 1.5):
         with pytest.raises(ModelError, match="at least 1 order"):
             model.distribution(beam=width)
+
+
+@pytest.mark.parametrize("code", ["lehmer", "insertion"])
+@torch.no_grad()
+def test_a_beam_over_blocks(code):
+    """Wide enough it finds the most likely order; of width one it takes the likeliest value each time."""
+    orders = all_orders(4)
+    for seed in range(3):
+        model = small_model(4, code, seed=seed)
+        for options in (
+            {"nfe": 2, "unmask": "left-to-right"},
+            {"nfe": [1, 2], "unmask": "right-to-left", "temperature": 1.5},
+            {"unmask": "confident"},
+            {"entropy_bound": 0.8},
+        ):
+            values = model.distribution(**options).log_prob(orders)
+            found = [model.distribution(beam=width, **options) for width in (None, 2, 24)]
+            best = [law.log_prob(law.mode).item() for law in found]
+            assert best[2] == pytest.approx(values.max().item(), abs=1e-5)
+            assert best[0] <= best[2] + 1e-5
+            assert fr.is_permutation(found[1].mode)
+        greedy = model.distribution(nfe=2, unmask="left-to-right")
+        assert torch.equal(greedy._beam(greedy.conditions, 1)[0, 0], model.code.encode(greedy.mode))
+        random = model.distribution(nfe=2, beam=24)
+        confident = model.distribution(nfe=2, unmask="confident", beam=24)
+        assert torch.equal(random.mode, confident.mode)
+    fixed = torch.tensor([[0, -1, -1, -1], [-1, -1, -1, -1], [0, 1, 0, 0]])
+    law = model.distribution(fixed=fixed, nfe=2, unmask="left-to-right", beam=24)
+    values = law.log_prob(orders[:, None])
+    torch.testing.assert_close(law.log_prob(law.mode), values.amax(0))
 
 
 def test_beam_with_context_and_fixed_values():

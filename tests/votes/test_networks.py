@@ -66,3 +66,20 @@ def test_the_same_seed_gives_the_same_networks(votes):
     options = {"rounds": 1, "width": 8, "candidates": CANDIDATES[:1]}
     first, second = (train_networks(votes[:100], QUICK, **options) for _ in range(2))
     assert first.bits == second.bits
+
+
+@pytest.mark.parametrize("observed", [[1, 0], [3, 1], [2, 0, 1]])
+def test_a_mixture_of_networks_of_other_codes_is_conditioned(observed):
+    """Items 0, 1, … are the first that an insertion code inserts: it has a rule of its own for them."""
+    torch.manual_seed(0)
+    models = [fr.PermutationModel(4, code, "autoregressive", 8, 1, 2) for code in ("insertion", "lehmer")]
+    with torch.no_grad():
+        for model in models:
+            model.network.head.bias.normal_()
+    law = fr.Mixture([0.4, 0.6], [model.distribution() for model in models])
+    every = fr.permutation_at(torch.arange(24), 4)
+    agrees = torch.tensor([[i for i in order if i in observed] == observed for order in every.tolist()])
+    with torch.no_grad():
+        kept = law.log_prob(every).exp() * agrees
+        given = law.condition(observed).log_prob(every).exp()
+    torch.testing.assert_close(given, kept / kept.sum(), rtol=1e-4, atol=1e-7)

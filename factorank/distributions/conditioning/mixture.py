@@ -68,7 +68,7 @@ def _condition_mixture(
                 conditioned = condition(law, observed, effort)
             except ImpossibleObservation:
                 continue
-            log_evidence = conditioned.estimate_log_evidence(generator)  # type: ignore[attr-defined]
+            log_evidence = _log_evidence(law, conditioned, generator)
             if log_evidence > -math.inf:
                 kept.append(conditioned)
                 log_weights.append(weight.log() + log_evidence)
@@ -79,3 +79,15 @@ def _condition_mixture(
             f"the observed order {observed.tolist()} has probability zero under every component"
         )
     return ConditionedMixture(torch.stack(log_weights), kept, observed)
+
+
+def _log_evidence(
+    law: PermutationDistribution, conditioned: PermutationDistribution, generator: torch.Generator
+) -> Tensor:
+    """The log-probability of the observation under a law, from the law given the observation."""
+    estimate = getattr(conditioned, "estimate_log_evidence", None)
+    if estimate is not None:
+        evidence: Tensor = estimate(generator)
+        return evidence
+    order = conditioned.sample(generator=generator)  # the same for every order that agrees
+    return (law.log_prob(order) - conditioned.log_prob(order)).detach()
