@@ -23,7 +23,7 @@ LAYERS = [
     ["codes"],
     ["metrics", "losses"],
     ["sampling"],
-    ["distributions", "data", "onnx"],
+    ["distributions", "data", "onnx", "hub"],
     ["models"],
     ["training"],
     ["baselines"],

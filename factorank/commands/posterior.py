@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from factorank.commands._options import RankingsTable
-from factorank.commands._text import command_line, counted, shorten, table
+from factorank.commands._text import counted, shorten, table
 
 
 @dataclass(kw_only=True)
@@ -52,5 +52,6 @@ class Posterior(RankingsTable):
             rows.append([shorten(rankings.items[item], 40), f"{means[item]:.2f}", f"{first}–{last}"])
         print(table(["item", "mean place", "95%"], rows, "lrr"))
         if self.out is not None:
-            write_results(self.out, [facts | provenance(command_line())])
+            command = f"factorank posterior {self.file.name} --distance {self.distance} --rate {self.rate}"
+            write_results(self.out, [facts | provenance(command)])
             print(f"\nwritten to {self.out}")

@@ -11,6 +11,9 @@ from factorank.commands._processes import check_jobs, finished, say
 from factorank.commands._text import command_line, percent, table
 from factorank.errors import FactorankError
 
+MOST_LAYERS = 13
+"""Convolutions without padding that a digit of 28 pixels has room for."""
+
 
 @dataclass(kw_only=True)
 class SortTrain:
@@ -51,6 +54,8 @@ class SortTrain:
         check_jobs(self.jobs)
         for name in ("seeds", "n", "batch_size", "lists", "tries"):
             check_least(name, getattr(self, name))
+        if not 1 <= len(self.channels) <= MOST_LAYERS:
+            raise FactorankError(f"--channels takes 1 to {MOST_LAYERS} layers, not {len(self.channels)}")
         shared: dict[str, Any] = {"channels": self.channels, "n": self.n, "batch_size": self.batch_size}
         shared |= {"lr": self.lr, "seconds": self.max_seconds, "tries": self.tries}
         if self.start and (len(self.start), len(self.methods)) != (self.seeds, 1):

@@ -18,6 +18,7 @@ from factorank.distributions.fitting.choices import (
     choices_of,
     climb,
     explain,
+    read_choices,
     split_choices,
     standard_errors,
     tied_above,
@@ -111,17 +112,22 @@ class PlackettLuce(PermutationDistribution):
         >>> law.report.converged, law.logits.argmax().item()
         (True, 0)
         """
-        ballots = read_ballots(orders, weights, unranked, items)
         check_strength("penalty", penalty)
         check_counts(max_iterations=max_iterations)
-        n, family = ballots.n, PlackettLuceFamily(PlackettLuce, penalty=penalty)
-        if ballots.above is not None or tied_above(ballots.ranks).any():
-            settings = MIXTURE_EM.changed(max_iterations=10 * max_iterations, tolerance=1e-10)
-            _, [law], report = fit_by_em(family, ballots, settings)
-            law.report = report
-            return law  # type: ignore[return-value]
-        used = ballots.weights > 0
-        data = choices_of(ballots.ranks[used], ballots.weights[used])
+        names: tuple[str, ...] = ()
+        if isinstance(orders, Tensor):
+            data, n = read_choices(orders, weights, unranked, items)
+            device = orders.device
+        else:
+            ballots = read_ballots(orders, weights, unranked, items)
+            if ballots.above is not None or tied_above(ballots.ranks).any():
+                settings = MIXTURE_EM.changed(max_iterations=10 * max_iterations, tolerance=1e-10)
+                family = PlackettLuceFamily(PlackettLuce, penalty=penalty)
+                _, [law], report = fit_by_em(family, ballots, settings)
+                law.report = report
+                return law  # type: ignore[return-value]
+            data, n = choices_of(ballots.ranks, ballots.weights), ballots.n
+            device, names = ballots.device, ballots.items
         edges = beats(data, n)
         level, groups = np.zeros(n), [np.arange(n)]
         doubts: list[str] = []  # those that are warned of, and those that are only reported
@@ -149,17 +155,17 @@ class PlackettLuce(PermutationDistribution):
             python_warnings.warn(text, FitWarning, stacklevel=2)
         if len(groups) == 1:
             errors = standard_errors(whole, logits, penalty)
-        law = PlackettLuce(logits=torch.from_numpy(logits).to(ballots.device))
+        law = PlackettLuce(logits=torch.from_numpy(logits).to(device))
         report = FitReport(
             "Plackett-Luce",
-            rankings=ballots.total,
+            rankings=float(whole.weights.sum()),
             log_likelihood=likelihood,
             parameters=n - 1,
             iterations=iterations,
             converged=converged,
             warnings=(*settled, *doubts),
         )
-        law.report = report.with_estimates("logit", logits, errors, ballots.items)
+        law.report = report.with_estimates("logit", logits, errors, names)
         return law
 
     def _log_prob(self, order: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ SETS = (
     VoteSet("courses-2003", _preflib("00009-00000001.soc"), splits=3, restarts=50),
     VoteSet("courses-2004", _preflib("00009-00000002.soc"), splits=3, restarts=50),
     VoteSet("dublin-west-2002", _preflib("00001-00000002.soi"), splits=1, restarts=50, unranked="below"),
-    VoteSet("sushi", _preflib("00014-00000001.soc"), splits=3, restarts=50),
+    VoteSet("sushi", _preflib("00014-00000001.soc"), splits=1, restarts=50),
     VoteSet("jester", jester, splits=1, restarts=5, max_iterations=60),
 )
 

@@ -21,6 +21,9 @@ STYLES = {
     "plackett-luce": ("Plackett-Luce", "D", ":", VERMILION),
 }
 
+NAMED = 6
+"""The items furthest from what is expected, which a figure of goodness of fit names."""
+
 
 def votes_figure(results: AnyPath, path: AnyPath) -> None:
     """Held-out bits by family and number of components, a panel for each set of votes."""
@@ -96,10 +99,11 @@ def goodness_figure(facts: dict[str, Any], path: AnyPath) -> None:
     figure, axes = panels(1, 3, 13, 4.4)
     first, pairs, places = axes[0]
     _draw_shares(first, fit["first_expected"], fit["first_observed"], fit["voters"], "first places")
-    for name, x, y in zip(names, fit["first_expected"], fit["first_observed"], strict=True):
-        if len(names) <= 20:
-            short = name if len(name) <= 14 else name[:13] + "…"
-            first.annotate(short, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=7)
+    points = list(zip(names, fit["first_expected"], fit["first_observed"], strict=True))
+    for name, x, y in sorted(points, key=lambda point: -abs(point[2] - point[1]))[:NAMED]:
+        short, below = name if len(name) <= 14 else name[:13] + "…", y < x
+        place = {"xytext": (4, -10 if below else 5), "textcoords": "offset points", "fontsize": 7}
+        first.annotate(short, (x, y), **place)
     above = [
         (fit["pairs_expected"][a][b], fit["pairs_observed"][a][b])
         for a in range(len(names))

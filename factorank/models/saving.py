@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from factorank.codes import Code
 from factorank.errors import ModelError
 from factorank.files import write_json, write_whole
+from factorank.hub import fetched, model_card, push
 from factorank.models import orders
 from factorank.models.context import build_context, context_config, encode_context
 from factorank.onnx import export
@@ -80,13 +81,45 @@ class SavedModel(nn.Module):
         module = Prediction(self) if causal else Decision(self)
         export(module, path, examples, inputs=inputs, outputs=["logits"] if causal else ["order", "log_prob"])
 
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        run: str | os.PathLike[str] | None = None,
+        private: bool | None = None,
+        token: str | None = None,
+        commit_message: str = "Upload a factorank model",
+    ) -> str:
+        """Upload the model to ``user/name`` on the Hugging Face Hub; needs ``factorank[hub]``.
+
+        ``run`` is the folder that ``train`` wrote: the model's card says what is recorded there, and without
+        it nothing of training. The address of the commit is returned; ``from_pretrained("user/name")`` loads
+        the model.
+        """
+        weights = sum(weight.numel() for weight in self.parameters())
+        card = model_card(repo_id, self.config(), weights, run)
+
+        def save(folder: Path) -> None:
+            self.save_pretrained(folder)
+            write_whole(folder / "README.md", card.encode())
+
+        return push(save, repo_id, private=private, token=token, commit_message=commit_message)
+
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str], context: nn.Module | None = None) -> Self:
+    def from_pretrained(
+        cls,
+        folder: str | os.PathLike[str],
+        context: nn.Module | None = None,
+        *,
+        revision: str | None = None,
+    ) -> Self:
         """Load what :meth:`save_pretrained` wrote, in eval mode.
 
-        A context encoder is rebuilt from its registered name, or passed in.
+        ``folder`` may also be the name "user/name" of a model on the Hugging Face Hub, where there is no such
+        folder; ``revision`` is then a branch, tag or commit. A context encoder is rebuilt from its registered
+        name, or passed in.
         """
-        folder = Path(folder)
+        folder = fetched(folder, revision)
         config = read_config(folder, FORMAT, VERSION, SETTINGS, "a factorank model")
         settings = {name: config[name] for name in SETTINGS} | {"target": config.get("target", "order")}
         if settings["context"] is not None:

@@ -8,7 +8,9 @@ from torch import Tensor
 from factorank.codes import code
 from factorank.data.rankings import Rankings
 from factorank.distributions import Mallows, Mixture, PermutationDistribution, PlackettLuce, Uniform
+from factorank.distributions.fitting.ballots import read_ballots
 from factorank.distributions.fitting.checks import Unranked
+from factorank.distributions.fitting.partial_likelihood import PartialLikelihood
 from factorank.distributions.partial_orders import PartialOrders
 from factorank.distributions.plackett_luce import listed_log_prob
 from factorank.errors import FactorankError
@@ -51,7 +53,8 @@ def log_prob(law: PermutationDistribution, rankings: Rankings, unranked: Unranke
 
     It is exact or refused. Complete rankings: every law. Top lists (``unranked="below"``): uniform, Mallows,
     Plackett-Luce and their mixtures, other laws up to 8 items. Rankings of subsets (``"incomparable"``):
-    uniform, Plackett-Luce and their mixtures, other laws up to 8 items.
+    uniform, Plackett-Luce and their mixtures; Mallows where the sums are feasible, such as for pairs, or
+    where few items are ranked or left out; other laws up to 8 items.
 
     >>> tops = Rankings.from_orders(torch.tensor([[2, -1, -1]]))
     >>> log_prob(Mallows([2, 0, 1], phi=torch.tensor(0.5)), tops, "below").exp()
@@ -70,6 +73,10 @@ def log_prob(law: PermutationDistribution, rankings: Rankings, unranked: Unranke
         return -torch.lgamma((lengths + 1).double())
     if isinstance(law, PlackettLuce):
         return listed_log_prob(law.logits, orders, unranked)
+    if isinstance(law, Mallows) and law.weights is None:
+        sums = PartialLikelihood(read_ballots(rankings, None, unranked))
+        if sums.exact:
+            return torch.from_numpy(sums.rows_at(law.central.numpy())(float(law.phi)))
     if isinstance(law, Mallows) and unranked == "below":
         return _mallows_top(law, rankings.ranks)
     if law.n <= LARGEST_SUMMED:

@@ -124,6 +124,8 @@ def test_the_commands_train_score_and_resume(tmp_path, monkeypatch, capsys):
     assert main([*train, *longer]) == 0
     assert main([*train, *longer, "--seeds", "2"]) == 2
     assert "--start takes a folder for each" in capsys.readouterr().err
+    assert main([*train, "--channels", *["2"] * 14]) == 2
+    assert "1 to 13 layers, not 14" in capsys.readouterr().err
     one, other = out / "factorank-0", out / "score-and-sort-0"
     scored = ["--data", str(tmp_path), "--n", "5", "--lists", "5"]
     assert main(["sort", "eval", str(one), str(one), *scored, "--out", str(tmp_path / "rows.jsonl")]) == 0

@@ -81,3 +81,16 @@ def test_bits_of_a_model_are_those_of_its_law_or_a_bound(options, exact):
         fr.RankingsError, match="row 0 does not rank '1'; a model scores complete rankings only"
     ):
         bits(model.distribution(**options), Rankings.from_orders(torch.tensor([[0, -1, -1, -1]])), "below")
+
+
+def test_chains_of_many_items_have_probabilities_that_sum_to_one():
+    """Beyond what can be listed: all orders of three of twelve items, and both orders of a pair."""
+    law = fr.Mallows(torch.arange(12).roll(5), torch.tensor(0.7, dtype=torch.float64))
+    for chosen in ([0, 4, 9], [3, 11]):
+        rows = torch.full((math.factorial(len(chosen)), 12), -1)
+        rows[:, : len(chosen)] = torch.tensor(list(itertools.permutations(chosen)))
+        shares = log_prob(law, Rankings.from_orders(rows), "incomparable").exp()
+        assert float(shares.sum()) == pytest.approx(1, abs=1e-12)
+        drawn = fr.inverse(law.sample((20_000,), generator=G().manual_seed(0)))[:, chosen].argsort(1)
+        first = (drawn == torch.arange(len(chosen))).all(1).double().mean()
+        assert float(shares[0]) == pytest.approx(float(first), abs=0.02)

@@ -61,7 +61,7 @@ class Ballots:
     @property
     def orders(self) -> np.ndarray:
         """The rows as orders ``(rows, n)``, best first, if they are complete."""
-        return np.argsort(self.ranks, axis=1)
+        return _inverse(self.ranks)
 
     def partial(self) -> PartialOrders:
         """The rows as partial orders."""
@@ -102,7 +102,7 @@ def read_ballots(
         raise FitError("items= goes with unranked=, which says how the items left out are ranked")
     check_integer(votes, "a fit takes orders")
     if unranked is None and not bool((votes == -1).any()):
-        ranks = np.argsort(complete_orders(votes), axis=1)
+        ranks = _inverse(complete_orders(votes))
     else:
         rows, _, n = padded_orders(votes, unranked, items)
         ranks = ranks_of_padded(rows, n, left_out=-1).astype(np.int64)
@@ -141,6 +141,13 @@ def _from_partial(
     if (said == above).all():  # the items compared are in levels
         return Ballots(ranks, row, votes.above.device)
     return Ballots(np.full_like(ranks, -1), row, votes.above.device, votes.above.cpu())
+
+
+def _inverse(rows: np.ndarray) -> np.ndarray:
+    """Of permutations ``(rows, n)``."""
+    result = np.empty_like(rows)
+    np.put_along_axis(result, rows, np.arange(rows.shape[1])[None], axis=1)
+    return result
 
 
 def _with_bottom(ranks: np.ndarray) -> np.ndarray:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
+from factorank.distributions.fitting.checks import Unranked, padded_orders, ranks_of_padded, row_weights
 from factorank.distributions.fitting.graphs import groups
 
 GAP = 30.0
@@ -26,6 +28,25 @@ class Choices:
         """The ranking that each entry of ``items`` belongs to, and whether it was chosen there."""
         owner = np.repeat(np.arange(len(self.stages)), np.diff(self.starts))
         return owner, np.arange(len(self.items)) - self.starts[owner] < self.stages[owner]
+
+
+def read_choices(
+    orders: Tensor, weights: Tensor | None, unranked: Unranked | None, items: int | None
+) -> tuple[Choices, int]:
+    """The choices in orders that may end in -1, and the number of items.
+
+    Straight from the orders: places of all items would take much memory where lists are short and items many.
+    """
+    rows, lengths, n = padded_orders(orders, unranked, items)
+    votes = row_weights(weights, tuple(orders.shape[:-1]))
+    used = votes > 0
+    rows, lengths, votes = rows[used], lengths[used], votes[used]
+    if unranked == "below" and (lengths < n).any():
+        ranks = ranks_of_padded(rows, n, left_out=-1)
+        return choices_of(np.where(ranks < 0, ranks.max(1, keepdims=True) + 1, ranks), votes), n
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    stages = np.maximum(lengths - 1, 0).astype(np.int64)
+    return Choices(rows[rows >= 0].astype(np.int32), starts, stages, votes), n
 
 
 def choices_of(ranks: np.ndarray, weights: np.ndarray) -> Choices:

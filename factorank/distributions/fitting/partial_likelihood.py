@@ -1,9 +1,9 @@
 """The exact log-likelihood of a Mallows law on rankings that leave items incomparable, where it can be had.
 
-* Levels of tied items that hold all items: a closed form (:func:`digit_weights`).
-* Two items: a closed form in the distance of their places in the centre.
-* A chain of some items: dynamic programming over the places of the chain's items.
-* Any partial order of few items: the sum over all orders.
+* Levels of tied items that hold all items: a closed form
+(:func:`factorank.distributions.fitting.dispersion.digit_weights`). * Two items: a closed form in the distance
+of their places in the centre. * A chain of some items: dynamic programming over the places of the chain's
+items. * Any partial order of few items: the sum over all orders.
 """
 
 import math
@@ -15,7 +15,7 @@ import torch
 from factorank.distributions.conditioning.amp import cumulated
 from factorank.distributions.factorized import geometric_table
 from factorank.distributions.fitting.ballots import Ballots
-from factorank.distributions.fitting.dispersion import digit_weights, mallows_likelihood
+from factorank.distributions.fitting.dispersion import digits_told, log_normaliser, mallows_likelihood
 from factorank.lexicographic import permutation_at
 
 MOST_STEPS = 3e7
@@ -53,72 +53,79 @@ class PartialLikelihood:
 
     def at(self, order: np.ndarray) -> Callable[[float], float]:
         """The log-likelihood of the centre ``order`` as a function of φ."""
+        rows = self.rows_at(order)
+        return lambda phi: float(self.weights @ rows(phi))
+
+    def rows_at(self, order: np.ndarray) -> Callable[[float], np.ndarray]:
+        """The log-probability of each row ``(rows,)`` as a function of φ."""
         rank = np.argsort(order)
-        parts = [self._of_weak(rank), self._of_pairs(rank), self._of_chains(rank), self._of_others(order)]
-        return lambda phi: float(sum(part(phi) for part in parts))
+        kinds = ((self.weak, self._of_weak), (self.pairs, self._of_pairs), (self.chains, self._of_chains))
+        parts = [(rows, of(rank)) for rows, of in (*kinds, (self.others, self._of_others)) if len(rows)]
 
-    def _of_weak(self, rank: np.ndarray) -> Callable[[float], float]:
-        from factorank.kernels.fitting import pairwise_counts_of_ranks
+        def values(phi: float) -> np.ndarray:
+            result = np.zeros(len(self.ranks))  # a single item is no order
+            for rows, part in parts:
+                result[rows] = part(phi)
+            return result
 
-        if not len(self.weak):
-            return lambda phi: 0.0
-        ranks, weights = self.ranks[self.weak], self.weights[self.weak]
-        counts, digits = pairwise_counts_of_ranks(ranks, weights), digit_weights(ranks, weights)
-        disagreement = float(counts[rank[:, None] > rank].sum())
-        return lambda phi: mallows_likelihood(phi, disagreement, digits)
+        return values
 
-    def _of_pairs(self, rank: np.ndarray) -> Callable[[float], float]:
-        if not len(self.pairs):
-            return lambda phi: 0.0
+    def _of_weak(self, rank: np.ndarray) -> Callable[[float], np.ndarray]:
+        from factorank.kernels.fitting import disagreements
+
+        ranks = self.ranks[self.weak]
+        against, told = disagreements(ranks, rank[None])[:, 0], digits_told(ranks)
+        sizes = np.arange(self.n, 0, -1.0)
+
+        def values(phi: float) -> np.ndarray:
+            if phi == 0:
+                return np.where(against > 0, -np.inf, 0.0)
+            theta = -math.log(phi)
+            return -theta * against - told @ log_normaliser(np.array(theta), sizes)
+
+        return values
+
+    def _of_pairs(self, rank: np.ndarray) -> Callable[[float], np.ndarray]:
         places = rank[self._listed(self.pairs, 2)]
         ahead = places[:, 1] - places[:, 0]  # negative: against the centre
-        wins = np.bincount(np.abs(ahead), self.weights[self.pairs] * (ahead > 0), self.n)[1:]
-        losses = np.bincount(np.abs(ahead), self.weights[self.pairs] * (ahead < 0), self.n)[1:]
 
-        def value(phi: float) -> float:
-            share = pair_probabilities(phi, self.n)
-            used = losses > 0
-            return float(wins @ np.log(share) + losses[used] @ np.log(1 - share[used]))
+        def values(phi: float) -> np.ndarray:
+            share = pair_probabilities(phi, self.n)[np.abs(ahead) - 1]
+            with np.errstate(divide="ignore"):
+                return np.log(np.where(ahead > 0, share, 1 - share))
 
-        return value
+        return values
 
-    def _of_chains(self, rank: np.ndarray) -> Callable[[float], float]:
+    def _of_chains(self, rank: np.ndarray) -> Callable[[float], np.ndarray]:
         from factorank.kernels.chains import chain_log_probs
 
-        if not len(self.chains):
-            return lambda phi: 0.0
         listed = self._listed(self.chains, int(self.lengths[self.chains].max()))
-        chains = np.where(listed >= 0, rank[listed], -1)
-        weights, lengths = self.weights[self.chains], self.lengths[self.chains]
+        chains, lengths = np.where(listed >= 0, rank[listed], -1), self.lengths[self.chains]
         binomials = np.array([[math.comb(a, b) for b in range(self.n + 2)] for a in range(self.n + 2)])
 
-        def value(phi: float) -> float:
-            logs = geometric_table(
-                torch.full((self.n,), phi, dtype=torch.float64), "insertion", log=True
-            ).numpy()
-            return weights @ chain_log_probs(chains, lengths, cumulated(logs), np.exp(logs), binomials)
+        def values(phi: float) -> np.ndarray:
+            ratio = torch.full((self.n,), phi, dtype=torch.float64)
+            logs = geometric_table(ratio, "insertion", log=True).numpy()
+            return chain_log_probs(chains, lengths, cumulated(logs), np.exp(logs), binomials)
 
-        return value
+        return values
 
-    def _of_others(self, order: np.ndarray) -> Callable[[float], float]:
-        if not len(self.others):
-            return lambda phi: 0.0
+    def _of_others(self, rank: np.ndarray) -> Callable[[float], np.ndarray]:
         from factorank.kernels.chains import kendall_to
 
         orders, distances = self.orders.numpy(), np.empty(len(self.orders), dtype=np.int64)
-        kendall_to(orders, np.argsort(order), distances)
+        kendall_to(orders, rank, distances)
         many = self.n * (self.n - 1) // 2 + 1
         # For each voter, how many of the orders that agree have each distance: exact in float32 below 2^24.
         at_distance = self.agrees @ np.eye(many, dtype=np.float32)[distances]
-        digits = np.full(self.n, self.weights[self.others].sum())
+        digits = np.ones(self.n)
 
-        def value(phi: float) -> float:
+        def values(phi: float) -> np.ndarray:
             mass = at_distance.astype(float) @ phi ** np.arange(many)
             with np.errstate(divide="ignore"):
-                shares = self.weights[self.others] @ np.log(mass)
-            return shares + mallows_likelihood(phi, 0.0, digits)
+                return np.log(mass) + mallows_likelihood(phi, 0.0, digits)
 
-        return value
+        return values
 
     def _listed(self, rows: np.ndarray, most: int) -> np.ndarray:
         """The items that these rows list, best first, then -1: ``(rows, most)``."""
