@@ -1,7 +1,7 @@
 """Row-wise operations on permutations and codes: one table, one torch operator, and its back ends.
 
 ``table`` says what each operation is, ``operator`` is what callers use. ``reference`` is the definition in
-plain torch, ``cpu`` the numba kernels (``sets``, ``trees`` and ``lists``, on the words of ``bits``),
+plain torch, ``cpu`` the numba kernels (``sets``, ``packed``, ``trees`` and ``lists``, on ``bits``),
 ``cuda`` the CUDA C of ``walks.cu`` with ``rows.cu`` or ``warps.cu``.
 """
 

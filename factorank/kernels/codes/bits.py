@@ -190,13 +190,13 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def add_above(typing: Any, counters: Any, start: Any, blocks: Any, word: Any) -> Any:
-    """``counters[j] += 1`` for every j > word, counted from ``start`` on in that many blocks."""
+def add_above(typing: Any, counters: Any, blocks: Any, word: Any) -> Any:
+    """``counters[j] += 1`` for every j > word, in that many blocks."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place_of = _blocks(context, builder, signature, args)
-        limit = _splat(builder, builder.trunc(args[3], _lane))
-        with cgutils.for_range(builder, args[2]) as loop:
+        limit = _splat(builder, builder.trunc(args[2], _lane))
+        with cgutils.for_range(builder, args[1]) as loop:
             first = builder.trunc(builder.mul(loop.index, ir.Constant(_word, LANES)), _lane)
             index = builder.add(ir.Constant(_block, list(range(LANES))), _splat(builder, first))
             place = builder.gep(place_of, [loop.index])
@@ -204,18 +204,18 @@ def add_above(typing: Any, counters: Any, start: Any, blocks: Any, word: Any) ->
             builder.store(builder.sub(builder.load(place, align=2), above), place, align=2)
         return context.get_dummy_value()
 
-    return types.void(counters, types.uint64, types.uint64, types.uint64), generate
+    return types.void(counters, types.uint64, types.uint64), generate
 
 
 @intrinsic
-def take_above(typing: Any, counters: Any, start: Any, blocks: Any, k: Any) -> Any:
-    """``counters[j] -= 1`` wherever ``counters[j] > k``, in the same way; how many were not."""
+def take_above(typing: Any, counters: Any, blocks: Any, k: Any) -> Any:
+    """``counters[j] -= 1`` wherever ``counters[j] > k``, in that many blocks; how many were not."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place_of = _blocks(context, builder, signature, args)
-        limit = _splat(builder, builder.trunc(args[3], _lane))
-        total = cgutils.alloca_once_value(builder, builder.mul(args[2], ir.Constant(_word, LANES)))
-        with cgutils.for_range(builder, args[2]) as loop:
+        limit = _splat(builder, builder.trunc(args[2], _lane))
+        total = cgutils.alloca_once_value(builder, builder.mul(args[1], ir.Constant(_word, LANES)))
+        with cgutils.for_range(builder, args[1]) as loop:
             place = builder.gep(place_of, [loop.index])
             values = builder.load(place, align=2)
             above = builder.icmp_unsigned(">", values, limit)
@@ -224,13 +224,13 @@ def take_above(typing: Any, counters: Any, start: Any, blocks: Any, k: Any) -> A
             builder.store(builder.sub(builder.load(total), many), total)
         return builder.load(total)
 
-    return types.uint64(counters, types.uint64, types.uint64, types.uint64), generate
+    return types.uint64(counters, types.uint64, types.uint64), generate
 
 
 def _blocks(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """A pointer to the blocks of a uint16 array from the given start on."""
+    """A pointer to the blocks of a uint16 array."""
     array = context.make_array(signature.args[0])(context, builder, args[0])
-    return builder.bitcast(builder.gep(array.data, [args[1]]), _block.as_pointer())
+    return builder.bitcast(array.data, _block.as_pointer())
 
 
 def _splat(builder: Any, value: Any, kind: Any = _block) -> Any:

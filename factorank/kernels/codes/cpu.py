@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.kernels.codes import lists, sets, trees
+from factorank.kernels.codes import lists, packed, sets, trees
 from factorank.kernels.codes.bits import WORD
 from factorank.kernels.codes.table import NO_FAULT, OPERATIONS, Walk
 from factorank.kernels.threads import in_threads
@@ -53,8 +53,8 @@ def _kernel(name: str, n: int) -> Callable[[Any, Any], int]:
     counts = walk is Walk.COUNT
     if n <= WORD:
         kernel = sets.count_word if counts else sets.select_word
-    elif n <= sets.ABREAST_LIMIT or (name == "decode-insertion" and n <= sets.BITSET_LIMIT):
-        kernel = sets.count_abreast if counts else sets.select_abreast
+    elif n <= packed.LIMIT:
+        kernel = packed.count_packed if counts else packed.select_packed
     elif n <= sets.BITSET_LIMIT:
         kernel = sets.count_bitset if counts else sets.select_bitset
     else:

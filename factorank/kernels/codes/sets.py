@@ -1,16 +1,16 @@
 """Walks over a set of values in numba: Lehmer and insertion codes, and back.
 
 Each kernel walks ``(rows, n)`` as the table says and returns the first faulty row, or -1. The set of values
-met so far, or still free, is kept in one of three ways, by n:
+met so far, or still free, is kept in one of four ways, by n:
 
 * up to 64, one machine word: a count is a popcount below a bit, a selection finds the k-th set bit;
+* up to 1,024, sixteen words under counters that are packed in machine words: see ``packed``;
 * up to ``BITSET_LIMIT``, a bitset beside the number of members before each word, which is updated for all
   words at every step without a branch;
 * beyond, the same bitset under a Fenwick tree: see ``trees``.
 
-A step waits for the one before it in the same row. Short rows are therefore walked side by side, ``TILE`` or
-``ABREAST`` at a time, so that the processor has steps of other rows to do meanwhile. In long ones the updates
-of the bitset keep it busy.
+A step waits for the one before it in the same row. Short rows are therefore walked side by side, so that the
+processor has steps of other rows to do meanwhile.
 
 The functions of this module and of ``lists`` hold no lock and no state: callers split the rows over threads.
 Values are checked as they are met, and nothing outside the row is touched whatever they are. Everything is
@@ -27,8 +27,6 @@ from factorank.kernels.codes.table import INSERTION, LEFT, RIGHT
 
 BITSET_LIMIT = 1 << 14
 """The length beyond which updating all words at every step takes longer than a tree."""
-ABREAST_LIMIT = 64 * 31
-"""The length up to which the members before each word are one block of counters."""
 ABREAST = u64(4)
 """Rows that are walked side by side."""
 
@@ -46,7 +44,7 @@ def count_word(rows: Any, out: Any, form: Any) -> int:
                 _come_near(rows, out, (r + j) * n + first)
             if len(form) == INSERTION:
                 bits.count_tile(rows, r, first, met, counts, form)
-                _scatter(rows, r, first, counts, out)
+                _scatter_counts(rows, r, first, counts, out)
             else:
                 bits.count_tile(rows, r, first, met, out, form)
         for j in range(min(u64(TILE), height - r)):
@@ -54,32 +52,6 @@ def count_word(rows: Any, out: Any, form: Any) -> int:
                 met[j] != full and faulty < 0
             ):  # a value outside adds nothing, one that comes twice nothing new
                 faulty = np.int64(r + u64(j))
-    return faulty
-
-
-@jit
-def count_abreast(rows: Any, out: Any, form: Any) -> int:
-    height, n = u64(rows.shape[0]), u64(rows.shape[1])
-    size = (n + u64(WORD - 1)) // u64(WORD)
-    blocks = (size + u64(LANES - 1)) // u64(LANES)
-    words = np.empty(ABREAST * size, np.uint64)
-    below = np.empty(ABREAST * blocks * u64(LANES), np.uint16)
-    fresh = np.empty(ABREAST, np.bool_)
-    faulty = np.int64(-1)
-    for r in range(ZERO, height, ABREAST):
-        abreast = min(ABREAST, height - r)
-        words[:] = 0
-        below[:] = 0
-        fresh[:] = True
-        for i in range(n):
-            for j in range(abreast):
-                start = j * blocks * u64(LANES)
-                x, w, smaller, new = meet(words, j * size, u64(rows[r + j, i]), n)
-                fresh[j] &= new
-                smaller += u64(below[start + w])
-                bits.add_above(below, start, blocks, w)
-                put_count(out, r + j, i, x, smaller, form)
-        faulty = _first_false(fresh, r, abreast, faulty)
     return faulty
 
 
@@ -95,10 +67,10 @@ def count_bitset(rows: Any, out: Any, form: Any) -> int:
         below[:] = 0
         fresh = True
         for i in range(n):
-            x, w, smaller, new = meet(words, ZERO, u64(rows[r, i]), n)
+            x, w, smaller, new = meet(words, u64(rows[r, i]), n)
             fresh &= new
             smaller += u64(below[w])
-            bits.add_above(below, ZERO, u64(blocks), w)
+            bits.add_above(below, u64(blocks), w)
             put_count(out, r, i, x, smaller, form)
         faulty = faulty if fresh else np.int64(r)
     return faulty
@@ -119,8 +91,7 @@ def select_word(codes: Any, out: Any, form: Any) -> int:
             free_1, good_1 = _pick(codes, out, r + ONE, s, n, free_1, good_1, form)
             free_2, good_2 = _pick(codes, out, r + u64(2), s, n, free_2, good_2, form)
             free_3, good_3 = _pick(codes, out, r + u64(3), s, n, free_3, good_3, form)
-        if faulty < 0 and not (good_0 and good_1 and good_2 and good_3):
-            faulty = np.int64(r) + (0 if not good_0 else 1 if not good_1 else 2 if not good_2 else 3)
+        faulty = first_of_four(faulty, r, good_0, good_1, good_2, good_3)
         r += ABREAST
     while r < height:
         free, good = full, True
@@ -141,38 +112,13 @@ def _pick(codes: Any, out: Any, r: Any, s: Any, n: Any, free: Any, good: Any, fo
 
 
 @jit
-def select_abreast(codes: Any, out: Any, form: Any) -> int:
-    height, n = u64(codes.shape[0]), u64(codes.shape[1])
-    size = (n + u64(WORD - 1)) // u64(WORD)
-    blocks = (size + u64(LANES)) // u64(LANES)
-    width = blocks * u64(LANES)
-    words = np.empty(ABREAST * size, np.uint64)
-    before = np.empty(ABREAST * width, np.uint16)
-    good = np.empty(ABREAST, np.bool_)
-    faulty = np.int64(-1)
-    for r in range(ZERO, height, ABREAST):
-        abreast = min(ABREAST, height - r)
-        words[:] = EVERYTHING
-        for j in range(ABREAST * width):
-            before[j] = j % width * u64(WORD) if j % width < size else u64(0xFFFF)
-        good[:] = True
-        for s in range(n):
-            for j in range(abreast):
-                i, k, inside = choice(codes, r + j, s, n, form)
-                good[j] &= inside
-                w = bits.take_above(before, j * width, blocks, k) - ONE
-                put_taken(out, r + j, i, take(words, j * size, w, k - u64(before[j * width + w])), form)
-        faulty = _first_false(good, r, abreast, faulty)
-    return faulty
-
-
-@jit
 def select_bitset(codes: Any, out: Any, form: Any) -> int:
     n = u64(codes.shape[1])
     size = (codes.shape[1] + WORD - 1) // WORD
     words = np.empty(size, np.uint64)
     blocks = (size + LANES) // LANES
     before = np.empty(blocks * LANES, np.uint16)
+    taken = np.empty(codes.shape[1], np.uint16)
     faulty = np.int64(-1)
     for r in range(codes.shape[0] - 1, -1, -1):
         words[:] = EVERYTHING
@@ -182,31 +128,34 @@ def select_bitset(codes: Any, out: Any, form: Any) -> int:
         for s in range(n):
             i, k, inside = choice(codes, r, s, n, form)
             good &= inside
-            w = bits.take_above(before, ZERO, u64(blocks), k) - ONE
-            put_taken(out, r, i, take(words, ZERO, w, k - u64(before[w])), form)
+            w = bits.take_above(before, u64(blocks), k) - ONE
+            value = take(words, w, k - u64(before[w]))
+            if len(form) == INSERTION:
+                taken[i] = value
+            else:
+                out[r, i] = value
+        if len(form) == INSERTION:
+            scatter(taken, ZERO, r, out)
         faulty = faulty if good else np.int64(r)
     return faulty
 
 
 @jit
-def meet(words: Any, start: Any, x: Any, n: Any) -> Any:
-    """Put x into the bitset that begins at a word.
-
-    Returns x, or 0 if it is outside; its word; how many smaller values are in that; whether x is new.
-    """
+def meet(words: Any, x: Any, n: Any) -> Any:
+    """Put x into a bitset: x or 0 if it is outside, its word, the smaller values there, whether x is new."""
     inside = x < n
     x = x if inside else ZERO
     w, bit = x >> SIX, ONE << (x & LOW_6)
-    word = words[start + w]
-    words[start + w] = word | bit
+    word = words[w]
+    words[w] = word | bit
     return x, w, bits.popcount(word & (bit - ONE)), inside & ((word & bit) == ZERO)
 
 
 @jit
-def take(words: Any, start: Any, w: Any, k: Any) -> Any:
-    """Take the k-th member of a word out of the bitset that begins at ``start``, and return it."""
-    bit = bits.kth_bit(words[start + w], k)
-    words[start + w] ^= bit
+def take(words: Any, w: Any, k: Any) -> Any:
+    """Take the k-th member of a word out of a bitset, and return it."""
+    bit = bits.kth_bit(words[w], k)
+    words[w] ^= bit
     return (w << SIX) + bits.trailing_zeros(bit)
 
 
@@ -218,17 +167,17 @@ def _come_near(rows: Any, out: Any, index: Any) -> None:
 
 
 @jit
-def _first_false(good: Any, r: Any, count: Any, faulty: Any) -> Any:
-    """The first faulty row so far: of the ``count`` rows from r on, if there was none before."""
-    if faulty < 0:
-        for j in range(count):
-            if not good[j]:
-                return np.int64(r + j)
-    return faulty
+def scatter(taken: Any, start: Any, r: Any, out: Any) -> None:
+    """Store the places of an insertion code, which lie from ``start`` on, after the walk that took them.
+
+    A store to a place that is not known yet would hold up the next steps of the walk.
+    """
+    for i in range(u64(out.shape[1])):
+        out[r, u64(taken[start + i])] = i
 
 
 @jit
-def _scatter(rows: Any, r: Any, first: Any, counts: Any, out: Any) -> None:
+def _scatter_counts(rows: Any, r: Any, first: Any, counts: Any, out: Any) -> None:
     """Store a tile of counts at the places that its values name."""
     n = u64(rows.shape[1])
     for j in range(min(u64(TILE), u64(rows.shape[0]) - r)):
@@ -264,3 +213,11 @@ def put_taken(out: Any, r: Any, i: Any, taken: Any, form: Any) -> None:
         out[r, taken] = i
     else:
         out[r, i] = taken
+
+
+@jit
+def first_of_four(faulty: Any, r: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """The first faulty row so far: the first of four from r on that is not good, if there was none before."""
+    if faulty >= 0 or (a and b and c and d):
+        return faulty
+    return np.int64(r) + np.int64(0 if not a else 1 if not b else 2 if not c else 3)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from factorank.kernels.codes.bits import EVERYTHING, WORD, ZERO, jit, u64
+from factorank.kernels.codes.bits import EVERYTHING, WORD, jit, u64
 from factorank.kernels.codes.sets import choice, meet, put_count, put_taken, take
 
 
@@ -19,7 +19,7 @@ def count_tree(rows: Any, out: Any, form: Any) -> Any:
         tree[:] = 0
         fresh = True
         for i in range(n):
-            x, w, smaller, new = meet(words, ZERO, u64(rows[r, i]), n)
+            x, w, smaller, new = meet(words, u64(rows[r, i]), n)
             fresh &= new
             j = np.int64(w)
             while j > 0:
@@ -56,7 +56,7 @@ def select_tree(codes: Any, out: Any, form: Any) -> Any:
                     w += jump
                     k -= tree[w]
                 jump >>= 1
-            put_taken(out, r, i, take(words, ZERO, u64(w), u64(k)), form)
+            put_taken(out, r, i, take(words, u64(w), u64(k)), form)
             _add_to_tree(tree, w, -1)
         faulty = faulty if good else np.int64(r)
     return faulty
