@@ -220,7 +220,8 @@ def call_of(chosen: JigsawSetting, scoring: Scoring, **options: Any) -> str:
 
 def outcome(chosen: JigsawSetting, result: TrainResult) -> str:
     """A line for people: what training came to, and whether the run is finished."""
-    text = str(result).partition("; stopped: ")[0]
+    # Short enough for a terminal after the name of the run.
+    text = str(result).partition("; stopped: ")[0].replace(" per order", "")
     if result.stopped == "interrupted" or (chosen.steps is not None and result.steps < chosen.steps):
         return f"{text}; stopped before its end"
     return f"{text}; finished" + ("" if chosen.steps else f": its {chosen.seconds:g} seconds are up")

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.baselines.edge_compatibility import border_distances
+from factorank.baselines.edge_compatibility import border_distances, solve_by_edges
 from factorank.experiments.photographs import puzzles_of, solve_all
 from factorank.jigsaw.photographs import PhotographModel
-from factorank.jigsaw.photographs.puzzles import Puzzle, Task, right_pieces
+from factorank.jigsaw.photographs.puzzles import Puzzle, Task, cut_picture, right_pieces, shares
 
 FLAT = 4.0
 """The mean absolute deviation, in grey levels, below which a border is flat."""
@@ -50,6 +50,32 @@ def failures(
             "wrong": wrong.tolist(),
             "reasons": reasons,
             "contrast": [round(float(value), 1) for value in flatness],
+        }
+
+
+def on_blocks(
+    pictures: Sequence[Tensor], *, grid: int = 9, size: int = 32, longer: int = 48
+) -> Iterator[dict[str, Any]]:
+    """What the solver without learning makes of cuts on the 8×8 blocks of JPEG files, and four pixels off.
+
+    Pieces have the same size in both rows: ``size`` along the shorter side of a picture, ``longer`` along the
+    other, both multiples of 8.
+    """
+    for offset in (0, 4):
+        right = []
+        for index, picture in enumerate(pictures):
+            lying = picture.shape[0] < picture.shape[1]
+            height, width = (size, longer) if lying else (longer, size)
+            part = picture[offset : offset + grid * height, offset : offset + grid * width]
+            pieces = cut_picture(part, (grid, grid))
+            slots = torch.randperm(grid**2, generator=torch.Generator().manual_seed(index))
+            right.append(solve_by_edges(pieces[slots].numpy(), (grid, grid)) == slots.numpy())
+        yield {
+            "experiment": "photograph-blocks",
+            "method": "edge-compatibility",
+            "grid": grid,
+            "offset": offset,
+            **shares(right),
         }
 
 

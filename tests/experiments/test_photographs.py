@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from factorank.experiments import photographs
-from factorank.experiments.photograph_failures import FLAT, contrast, failures, reasons_of
+from factorank.experiments.photograph_failures import FLAT, contrast, failures, on_blocks, reasons_of
 from factorank.experiments.photographs import fit_certainty, measure, puzzles_of
 from factorank.experiments.record import write_results
 from factorank.figures import draw
@@ -68,6 +68,12 @@ def test_a_model_is_trained_and_goes_on(tmp_path, monkeypatch):
         assert (tmp_path / "run" / "checkpoints" / str(step)).is_dir()
     again = PhotographModel.load(tmp_path / "run" / "model")
     assert again.certainty == model.certainty
+
+
+def test_cuts_on_blocks_and_off_them_have_pieces_of_one_size():
+    rows = list(on_blocks(PICTURES, grid=3, size=16, longer=24))
+    assert [row["offset"] for row in rows] == [0, 4]
+    assert all(row["puzzles"] == 3 and row["pieces_identical"] == 1 for row in rows)
 
 
 def test_wrong_pieces_have_reasons(tmp_path):
