@@ -11,7 +11,6 @@ from factorank.commands._processes import check_jobs, finished, say
 from factorank.commands._text import command_line, percent, table
 from factorank.errors import FactorankError
 
-
 MOST_LAYERS = 13
 """Convolutions without padding that a digit of 28 pixels has room for."""
 
