@@ -201,7 +201,7 @@ def test_fit_to_top_lists(model, unranked, run, tmp_path):
     code, out, _ = run("fit", "tops.csv", "--unranked", unranked, "--bootstrap", 3, "--model", *model)
     assert code == 0
     assert "52 rankings of 3 items" in out
-    assert "Intervals of places hold 95% of 3 refits" in out
+    assert "hold 95% of 3 refits" in out
 
 
 def test_sample_prints_names_or_writes_files(votes, run, tmp_path):

@@ -22,8 +22,7 @@ import torch
 
 from factorank.codes import code
 from factorank.distributions.factorized import draw_geometric
-from factorank.distributions.fitting.consensus import disagreement as disagreement_with
-from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
+from factorank.distributions.fitting.consensus import least_disagreements, pairwise_counts
 from factorank.distributions.fitting.dispersion import fit_mallows_phi, mallows_likelihood
 
 if TYPE_CHECKING:
@@ -138,10 +137,8 @@ def simulated_disagreement(phi: float, n: int, voters: int) -> tuple[float, floa
     sizes, shape = torch.arange(n, 0, -1), (simulated, voters, n)
     digits = draw_geometric(ratio, sizes, shape, torch.Generator().manual_seed(0))
     orders = code("lehmer").decode(digits, check=False).numpy()
-    ones, values = np.ones(voters), np.empty(simulated)
-    for number in range(simulated):
-        counts = pairwise_counts(orders[number], ones)
-        values[number] = disagreement_with(counts, kemeny(counts)[0])
+    ones = np.ones(voters)
+    values = least_disagreements(np.stack([pairwise_counts(votes, ones) for votes in orders]))
     return float(values.mean()), max(float(values.std(ddof=1)), 0.3)
 
 

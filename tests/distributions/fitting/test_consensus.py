@@ -104,3 +104,13 @@ def test_groups_and_closure():
             for later in parts[a + 1 :]:
                 assert not reach[np.ix_(later, group)].any()
         assert strongly_connected(edges) == (len(parts) == 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_least_disagreements_are_those_of_the_consensus(n):
+    from factorank.distributions.fitting.consensus import disagreement, kemeny, least_disagreements
+
+    counts = np.random.default_rng(n).random((6, n, n))
+    expected = [disagreement(each - np.diag(np.diag(each)), kemeny(each)[0]) for each in counts]
+    counts[:, range(n), range(n)] = 0
+    np.testing.assert_allclose(least_disagreements(counts), expected)
