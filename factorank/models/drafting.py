@@ -42,7 +42,7 @@ def checked_draft(
 ) -> Draft:
     """The draft that was asked for; ``given`` is what :func:`conditions_for` takes after the model."""
     model, free = law.model, law.conditions.free(law.model).sum(-1)
-    one_by_one = law.unmask == "left-to-right" and law.unmasking.order is None
+    one_by_one = law.unmask == "left-to-right" and law.unmasking.order is None and not law.unmasking.remask
     if not model.causal and not (one_by_one and bool((free <= (law.nfe or 0)).all())):
         raise ModelError(
             "{parameter} is for laws that reveal one position after the other: those of autoregressive"

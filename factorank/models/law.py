@@ -163,10 +163,7 @@ class PermutationLaw(PermutationDistribution):
         one block, or autoregressive. Inline laws also take sequences that are no permutations.
         """
         if not self.exact:
-            raise ModelError(
-                f"unmask='random' at nfe={self.nfe} is a mixture over all partitions, whose log_prob has no"
-                " feasible exact value; use log_prob_bound or log_prob_estimate, or another way of unmasking"
-            )
+            raise ModelError(self.unmasking.no_log_prob)
         return self._log_prob(order)
 
     def log_prob_bound(
@@ -260,8 +257,9 @@ class PermutationLaw(PermutationDistribution):
 
     def __repr__(self) -> str:
         shown = {"n": self.n, "code": self.model.code.name, "nfe": self.nfe, "unmask": self.unmask}
-        options = {"temperature": self.unmasking.temperature, "top_p": self.unmasking.top_p}
-        shown |= {name: value for name, value in options.items() if value != 1}
+        for name, usual in {"temperature": 1, "top_p": 1, "remask": 0}.items():
+            if (value := getattr(self.unmasking, name)) != usual:
+                shown[name] = value
         shown["batch_shape"] = tuple(self.batch_shape)
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
@@ -288,6 +286,8 @@ class PermutationLaw(PermutationDistribution):
         return score(self, order, generator)
 
     def _over_partitions(self, order: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
+        if self.unmasking.remask:
+            raise ModelError(self.unmasking.no_log_prob)
         self._check_samples(samples)
         orders.check_length(order, self.n)
         return self._log_prob(order.expand(samples, *batch_of(self, order), self.n), generator)

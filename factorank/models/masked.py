@@ -91,7 +91,7 @@ class MaskedLaw(PermutationLaw):
 
     @property
     def exact(self) -> bool:  # type: ignore[override]
-        return self.unmask != "random" or self.nfe == 1
+        return (self.unmask != "random" or self.nfe == 1) and not self.unmasking.remask
 
     @property
     def estimates(self) -> frozenset[str]:
@@ -102,7 +102,8 @@ class MaskedLaw(PermutationLaw):
         result = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
         if self.nfe is not None:
             free = law.conditions.free(self.model).sum(-1)
-            return (result + free.clamp(max=self.nfe)).view(shape)
+            again = self.unmasking.remask * (free > 0)
+            return (result + free.clamp(max=self.nfe) + again).view(shape)
         with torch.no_grad(), evaluating(self.model):
             for conditions, where, draws in chunks(law, rows.shape[0]):
                 code = conditions.encode(self.model, rows[draws, where])
@@ -158,6 +159,7 @@ class MaskedLaw(PermutationLaw):
             return condition(RIM(logits=self.log_table(), reference=reference), observed, effort)
         count = self.conditions.free_count(self.model)
         one_by_one = self.unmask == "left-to-right" and self.unmasking.order is None and self.nfe == count
+        one_by_one = one_by_one and not self.unmasking.remask
         return self._with_first_fixed(observed) if one_by_one else None
 
     # Block by block.
@@ -226,7 +228,7 @@ class MaskedLaw(PermutationLaw):
         length = conditions.free_count(model)
         log_prob = torch.zeros((samples, conditions.rows), device=start.device)
         code, used = start.expand(samples, *start.shape), torch.zeros_like(log_prob, dtype=torch.int64)
-        code = self._with_certain(code, free.expand_as(code), leading=False)
+        code, trust = self._with_certain(code, free.expand_as(code), leading=False), 0.0 * code
         yield Step(code, log_prob, used)
         # Of one block the order does not matter.
         unmask = "left-to-right" if self.nfe == 1 else self.unmask
@@ -252,11 +254,13 @@ class MaskedLaw(PermutationLaw):
                 positions, inside = self._choose(logits, remaining, length, step)
                 logits = logits if shared else _take(logits, positions)
             values = chooser.shared(logits, samples) if shared else chooser.values(logits, positions)
-            if score:
+            if score or self.unmasking.remask:
                 log_probs = logits.log_softmax(-1).expand(*values.shape, model.n)
                 chosen = log_probs.gather(-1, values[..., None]).squeeze(-1)
                 chosen = chosen.gather(-1, positions) if shared else chosen
-                log_prob = log_prob + (chosen if inside is None else torch.where(inside, chosen, 0)).sum(-1)
+                chosen = chosen if inside is None else torch.where(inside, chosen, 0)
+                log_prob = log_prob + chosen.sum(-1)
+                trust = trust.to(chosen.dtype).scatter_add(-1, positions, chosen)
             values = values.gather(-1, positions) if shared else values
             if inside is not None:
                 values = torch.where(inside, values, code.gather(-1, positions))
@@ -264,6 +268,28 @@ class MaskedLaw(PermutationLaw):
             code = self._with_certain(code, (code == mask) & free)
             used = used + (1 if inside is None else inside.any(-1))
             yield Step(code, log_prob, used)
+        for _ in range(self.unmasking.remask):
+            code, trust = self._remasked(conditions, code, trust, chooser)
+            used = used + free.any(-1)
+            yield Step(code, log_prob, used)
+
+    def _remasked(
+        self, conditions: Conditions, code: Tensor, trust: Tensor, chooser: Chooser
+    ) -> tuple[Tensor, Tensor]:
+        """Codes in which the values drawn with the least probability, as many as the largest block has, are
+        drawn anew given the others, and the log-probabilities ``trust (samples, rows, n)`` of all."""
+        model, free, blocks = self.model, conditions.free(self.model).expand_as(code), self.unmasking.blocks
+        assert blocks is not None
+        size = max(blocks.widest(model.n - model.certain_count, step) for step in range(blocks.nfe))
+        positions = torch.where(free, trust, torch.inf).argsort(dim=-1, stable=True)[..., :size]
+        inside = free.gather(-1, positions)
+        kept = code.gather(-1, positions)
+        hidden = code.scatter(-1, positions, torch.where(inside, model.network.mask_value, kept))
+        hidden = model.network.hidden(hidden, conditions.context, conditions.present, positions)
+        logits = self.unmasking.temper(model.network.head(hidden, positions))
+        values = torch.where(inside, chooser.values(logits, positions), kept)
+        chosen = logits.log_softmax(-1).gather(-1, values[..., None]).squeeze(-1)
+        return code.scatter(-1, positions, values), trust.scatter(-1, positions, chosen)
 
     def _with_certain(self, code: Tensor, remaining: Tensor, *, leading: bool = True) -> Tensor:
         """Codes in which positions with a single possible value, which take no evaluation, are revealed too.

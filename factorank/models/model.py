@@ -224,6 +224,7 @@ class PermutationModel(SavedModel):
         entropy_bound: float | None = None,
         temperature: float = 1.0,
         top_p: float = 1.0,
+        remask: int = 0,
         beam: int | None = None,
         draft: "PermutationModel | Literal['self'] | None" = None,
         ahead: int | None = None,
@@ -252,6 +253,9 @@ class PermutationModel(SavedModel):
                 many nats (Ben-Hamu et al., 2025). The NFE is what it took: ``nfe_of``, ``sample_with_nfe``.
             temperature, top_p: of every conditional, whose logits are divided by the temperature, then cut
                 to the most likely values whose probabilities sum to ``top_p``; ``log_prob`` is of that law.
+            remask: how many times, after the last block, the values that were drawn with the least
+                probability, as many as the largest block has, are drawn anew given the others; an evaluation
+                each. Such a law has no ``log_prob``.
             beam: how many codes the search for the ``mode`` keeps: 1, or 8 in an autoregressive law, unless
                 given.
             draft: what guesses values that the model then verifies in one pass: "self", or a masked model of
@@ -262,7 +266,7 @@ class PermutationModel(SavedModel):
         Autoregressive models reveal left to right, one position each; nothing else can be asked of them.
         """
         unmasking = checked_unmasking(
-            self, nfe, unmask, entropy_bound, schedule, partition, temperature, top_p
+            self, nfe, unmask, entropy_bound, schedule, partition, temperature, top_p, remask
         )
         given = (context, observed, fixed, reference)
         conditions, batch = conditions_for(self, *given)

@@ -50,6 +50,18 @@ class Unmasking:
     """The positions in the order of revealing, where a partition was given."""
     temperature: float = 1.0
     top_p: float = 1.0
+    remask: int = 0
+    """How many times the values that were drawn with the least probability are drawn anew."""
+
+    @property
+    def no_log_prob(self) -> str:
+        """Why the law has no log_prob."""
+        if self.remask:
+            return "with remask an order's probability is a sum over all that was drawn before: no log_prob"
+        return (
+            f"unmask='random' at nfe={self.nfe} is a mixture over all partitions, whose log_prob has no"
+            " feasible exact value; use log_prob_bound or log_prob_estimate, or another way of unmasking"
+        )
 
     @property
     def nfe(self) -> int | None:
@@ -69,11 +81,19 @@ def checked_unmasking(
     partition: Sequence[Sequence[int]] | None = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
+    remask: int = 0,
 ) -> Unmasking:
     """What was asked for, with the defaults filled in; what the model has not learnt is refused."""
     _check_share("temperature", temperature, math.inf)
     _check_share("top_p", top_p, 1.0)
-    tempered: dict[str, Any] = {"temperature": float(temperature), "top_p": float(top_p)}
+    tempered: dict[str, Any] = {"temperature": float(temperature), "top_p": float(top_p), "remask": remask}
+    if isinstance(remask, bool) or not isinstance(remask, int) or remask < 0:
+        raise ModelError(f"{{parameter}} is a whole number of rounds, not {remask!r}", parameter="remask")
+    if remask and (model.causal or model.masks != "any" or nfe == 1 or entropy_bound is not None):
+        raise ModelError(
+            "{parameter} is for masked models with masks='any', and blocks of at least 2 evaluations",
+            parameter="remask",
+        )
     if unmask is not None and unmask not in UNMASK:
         raise ModelError(f"{{parameter}} is one of {', '.join(UNMASK)}, not {unmask!r}", parameter="unmask")
     if schedule is not None and schedule not in SCHEDULES:
@@ -153,7 +173,8 @@ def fitting(unmasking: Unmasking, free: Tensor, count: int | Tensor) -> Unmaskin
         if isinstance(count, Tensor) and not cannot_check(count):
             most = int(count.max()) if count.numel() else 0
         blocks = dataclasses.replace(blocks, nfe=max(1, min(blocks.nfe, most)))
-        return dataclasses.replace(unmasking, blocks=blocks)
+        remask = unmasking.remask if blocks.nfe > 1 else 0  # one block has nothing to be doubted by
+        return dataclasses.replace(unmasking, blocks=blocks, remask=remask)
     blocks.check(count)
     if unmasking.order is not None and not bool(free[:, list(unmasking.order)].all()):
         raise ModelError(
