@@ -10,7 +10,8 @@ import tyro
 from factorank.commands._text import command_line, counted, shorten, table
 
 if TYPE_CHECKING:
-    from factorank.leaderboard import BattleTable, Leaderboard, ScoreTable
+    from factorank.leaderboard import BattleTable, ScoreTable
+    from factorank.leaderboard import Leaderboard as Board
 
 ELO = 173.71779276130073
 """Points of the Elo scale in a nat: 400 / log 10."""
@@ -76,7 +77,7 @@ class Leaderboard:
                 write_whole(folder / "leaderboard.html", page(facts))
             print(f"\nsaved in {self.out}: leaderboard.json, leaderboard.png, leaderboard.html")
 
-    def facts(self, board: "Leaderboard", data: "BattleTable | ScoreTable") -> dict[str, Any]:
+    def facts(self, board: "Board", data: "BattleTable | ScoreTable") -> dict[str, Any]:
         """Everything that is printed, drawn and saved."""
         from factorank.leaderboard import ScoreTable
 

@@ -61,7 +61,7 @@ def intervals(orders: np.ndarray, generator: torch.Generator) -> dict[str, tuple
     low, high = np.quantile(refits, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {
         "percentile bootstrap": (float(low), float(high)),
-        "bca bootstrap": bca_interval(phis[0], refits, jackknife, LEVEL),
+        "bca bootstrap": bca_interval(phis[0], list(refits), list(jackknife), LEVEL),
         "profile likelihood": profile_interval(against[0], np.full(n, float(voters)), LEVEL),
         "test inversion": inversion_interval(against[0], n, voters, LEVEL),
     }
