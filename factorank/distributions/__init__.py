@@ -17,6 +17,7 @@ from factorank.distributions.conditioning.mixture import ConditionedMixture
 from factorank.distributions.conditioning.plackett_luce import ConditionedPlackettLuce
 from factorank.distributions.conditioning.rejection import ConditionedByRejection
 from factorank.distributions.conditioning.rules import ImpossibleObservation, RareObservation
+from factorank.distributions.davidson_luce import DavidsonLuce
 from factorank.distributions.fitting.consensus import Consensus, consensus
 from factorank.distributions.fitting.errors import FitError, FitWarning
 from factorank.distributions.fitting.report import FitReport
@@ -50,6 +51,7 @@ __all__ = [
     "ConditionedUniform",
     "Consensus",
     "Davidson",
+    "DavidsonLuce",
     "FitError",
     "FitReport",
     "FitWarning",

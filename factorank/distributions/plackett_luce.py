@@ -1,8 +1,7 @@
 """The Plackett-Luce law: choose the best item, then the best of the rest, and so on."""
 
-import warnings as python_warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 import torch
@@ -10,24 +9,15 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.davidson_luce import DavidsonLuce, fit_davidson_luce
 from factorank.distributions.drawing import log_, map_uniform
 from factorank.distributions.fitting.ballots import Votes, read_ballots
-from factorank.distributions.fitting.checks import Unranked, check_counts, check_strength
-from factorank.distributions.fitting.choices import (
-    beats,
-    choices_of,
-    climb,
-    explain,
-    read_choices,
-    split_choices,
-    standard_errors,
-    tied_above,
-)
-from factorank.distributions.fitting.errors import FitWarning
-from factorank.distributions.fitting.graphs import strongly_connected
+from factorank.distributions.fitting.checks import Unranked, check_counts, check_strength, check_unranked
+from factorank.distributions.fitting.choice_fit import fit_choices, fit_features
+from factorank.distributions.fitting.choices import choices_of, read_choices, tied_above
+from factorank.distributions.fitting.errors import FitError
 from factorank.distributions.fitting.mixture import MIXTURE_EM, fit_by_em
 from factorank.distributions.fitting.mixture_families import PlackettLuceFamily
-from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.parameters import as_reals, compact, finite_vector
 from factorank.errors import DistributionError
 
@@ -58,12 +48,46 @@ class PlackettLuce(PermutationDistribution):
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"logits": finite_vector}
     logits: Tensor
+    coefficients: Tensor | None = None
+    """Of the features of the items, where logits were fitted as ``features @ coefficients``."""
 
     def __init__(self, logits: Sequence[Any] | Tensor, *, validate_args: bool | None = None) -> None:
         self.logits = as_reals(logits)
         if self.logits.ndim == 0:
             raise DistributionError("PlackettLuce takes logits (*batch, n), not a single number")
         super().__init__(self.logits.shape[:-1], self.logits.shape[-1], validate_args)
+
+    @overload
+    @classmethod
+    def fit(
+        cls,
+        orders: Votes,
+        weights: Tensor | None = None,
+        *,
+        unranked: Unranked | None = None,
+        items: int | None = None,
+        ties: Literal[False] = False,
+        features: Any = None,
+        penalty: float = 0.0,
+        max_iterations: int = 100,
+        tolerance: float = 1e-9,
+    ) -> "PlackettLuce": ...
+
+    @overload
+    @classmethod
+    def fit(
+        cls,
+        orders: Votes,
+        weights: Tensor | None = None,
+        *,
+        unranked: Unranked | None = None,
+        items: int | None = None,
+        ties: Literal[True],
+        features: Any = None,
+        penalty: float = 0.0,
+        max_iterations: int = 100,
+        tolerance: float = 1e-9,
+    ) -> DavidsonLuce: ...
 
     @classmethod
     def fit(
@@ -73,10 +97,12 @@ class PlackettLuce(PermutationDistribution):
         *,
         unranked: Unranked | None = None,
         items: int | None = None,
+        ties: bool = False,
+        features: Any = None,
         penalty: float = 0.0,
         max_iterations: int = 100,
         tolerance: float = 1e-9,
-    ) -> "PlackettLuce":
+    ) -> "PlackettLuce | DavidsonLuce":
         r"""The law of maximum likelihood, its logits of mean zero; ``law.report`` says how the fit went.
 
         The log-likelihood :math:`\sum_v w_v \sum_i θ_{x_i} - \log \sum_{j ≥ i} e^{θ_{x_j}}` is concave in the
@@ -91,7 +117,8 @@ class PlackettLuce(PermutationDistribution):
         each is fitted on its own.
 
         Items tied at the end of a ranking are those that were left when the choices ended. For ties above
-        them EM sums over all orders of the tied items.
+        them EM sums over all orders of the tied items: a tie says that the order was not told. With
+        ``ties=True`` a tie is an outcome of its own, and the fit is a :class:`DavidsonLuce`.
 
         Args:
             orders: ``(*batch, k)``; they may end in -1 if ``unranked`` is given. Or what
@@ -100,8 +127,10 @@ class PlackettLuce(PermutationDistribution):
             unranked: how the items that an order leaves out are ranked: "below" the others (top-k lists) or
                 "incomparable" (rankings of subsets).
             items: the number of items where the orders are shorter than that.
-            penalty: λ of :math:`\tfrac{λ}{2} \sum_j θ_j^2`, which is taken off the log-likelihood: a normal
-                prior, which makes the maximum finite and unique whatever the data.
+            ties: whether tied items were found equal, which has a probability of its own.
+            features: of the items, ``(n, columns)``: the logits are then ``features @ law.coefficients``.
+            penalty: λ of :math:`\tfrac{λ}{2} \sum_j θ_j^2` (or of the coefficients), which is taken off the
+                log-likelihood: a normal prior, which makes the maximum finite and unique whatever the data.
             max_iterations: of Newton's method, or of EM where there are ties.
             tolerance: of the largest entry of the gradient, for each choice an item takes part in.
 
@@ -114,6 +143,15 @@ class PlackettLuce(PermutationDistribution):
         """
         check_strength("penalty", penalty)
         check_counts(max_iterations=max_iterations)
+        ascent: dict[str, Any] = {
+            "penalty": penalty,
+            "max_iterations": max_iterations,
+            "tolerance": tolerance,
+        }
+        if ties:
+            check_unranked(unranked)
+            ballots = read_ballots(orders, weights, unranked and "incomparable", items)
+            return fit_davidson_luce(ballots, below=unranked == "below", features=features, **ascent)
         names: tuple[str, ...] = ()
         if isinstance(orders, Tensor):
             data, n = read_choices(orders, weights, unranked, items)
@@ -121,6 +159,10 @@ class PlackettLuce(PermutationDistribution):
         else:
             ballots = read_ballots(orders, weights, unranked, items)
             if ballots.above is not None or tied_above(ballots.ranks).any():
+                if features is not None:
+                    raise FitError(
+                        "features of rankings with ties are fitted where {parameter=True}", parameter="ties"
+                    )
                 settings = MIXTURE_EM.changed(max_iterations=10 * max_iterations, tolerance=1e-10)
                 family = PlackettLuceFamily(PlackettLuce, penalty=penalty)
                 _, [law], report = fit_by_em(family, ballots, settings)
@@ -128,44 +170,14 @@ class PlackettLuce(PermutationDistribution):
                 return law  # type: ignore[return-value]
             data, n = choices_of(ballots.ranks, ballots.weights), ballots.n
             device, names = ballots.device, ballots.items
-        edges = beats(data, n)
-        level, groups = np.zeros(n), [np.arange(n)]
-        doubts: list[str] = []  # those that are warned of, and those that are only reported
-        settled: list[str] = []
-        errors = np.full(n, np.nan)
-        whole = data
-        if n > 1 and not strongly_connected(edges):
-            reasons, apart, levels = explain(edges)
-            if penalty:
-                settled = [f"{text}; the penalty decides" for text in reasons]
-            else:
-                doubts = [f"{text}; a penalty above 0 settles it" for text in reasons]
-                groups, level = apart, levels
-                data = split_choices(data, groups)
-        logits, likelihood, iterations, converged = climb(
-            data, np.zeros(n), penalty, max_iterations, tolerance
-        )
-        for group in groups:
-            logits[group] -= logits[group].mean()
-        logits += level
-        logits -= logits.mean()
-        if not converged:
-            doubts.append(f"stopped after {iterations} iterations, before the gradient was small")
-        for text in doubts:
-            python_warnings.warn(text, FitWarning, stacklevel=2)
-        if len(groups) == 1:
-            errors = standard_errors(whole, logits, penalty)
-        law = PlackettLuce(logits=torch.from_numpy(logits).to(device))
-        report = FitReport(
-            "Plackett-Luce",
-            rankings=float(whole.weights.sum()),
-            log_likelihood=likelihood,
-            parameters=n - 1,
-            iterations=iterations,
-            converged=converged,
-            warnings=(*settled, *doubts),
-        )
-        law.report = report.with_estimates("logit", logits, errors, names)
+        if features is None:
+            fitted = fit_choices(data, n, names, **ascent)
+        else:
+            fitted = fit_features(data, features, n, **ascent)
+        law = PlackettLuce(logits=torch.from_numpy(fitted.logits).to(device))
+        law.report = fitted.report
+        if fitted.coefficients is not None:
+            law.coefficients = torch.from_numpy(fitted.coefficients).to(device)
         return law
 
     def _log_prob(self, order: Tensor) -> Tensor:

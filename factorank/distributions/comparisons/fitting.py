@@ -11,6 +11,7 @@ from torch import Tensor
 from factorank.distributions.comparisons.ascent import Design, climb, gauged, slopes
 from factorank.distributions.comparisons.battles import TIE, Battles
 from factorank.distributions.comparisons.links import Link
+from factorank.distributions.fitting.checks import item_features
 from factorank.distributions.fitting.choices import explain
 from factorank.distributions.fitting.errors import FitError
 from factorank.distributions.fitting.graphs import strongly_connected
@@ -145,7 +146,7 @@ def fit_battles(
 
     ``names`` are those of the items, for the error.
     """
-    table = None if features is None else _checked_features(features, battles.items)
+    table = None if features is None else item_features(features, battles.items)
     fixed_tie = _fixed_tie(battles, link)
     design = Design(battles, link, table, fixed_tie)
     if not penalty:
@@ -213,17 +214,3 @@ def _check_maximum(battles: Battles, design: Design, names: Sequence[str] | None
             "the columns of features and covariates are linearly dependent over the comparisons: their"
             " coefficients are not determined; leave one out, or a penalty above 0 settles it"
         )
-
-
-def _checked_features(features: Any, items: int) -> np.ndarray:
-    table = features.detach().cpu().numpy() if isinstance(features, Tensor) else np.asarray(features)
-    if table.ndim != 2 or len(table) != items or table.dtype.kind not in "iufb":
-        raise FitError(
-            f"features are numbers (items, columns), {items} rows, not {table.dtype} of shape {table.shape}",
-            parameter="features",
-        )
-    table = table.astype(np.float64)
-    if not np.isfinite(table).all():
-        row = int((~np.isfinite(table)).any(1).argmax())
-        raise FitError(f"features are finite numbers, but those of item {row} are not", parameter="features")
-    return table

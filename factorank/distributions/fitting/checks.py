@@ -1,7 +1,7 @@
 """Checks of the rankings, weights and settings of a fit; every message says where the fault is."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -116,6 +116,31 @@ def reference_order(order: Sequence[int] | Tensor, n: int) -> np.ndarray:
     if order.shape != (n,):
         raise FitError(f"the reference order has shape {tuple(order.shape)}, but the orders rank {n} items")
     return order.to("cpu", torch.int64).numpy()
+
+
+def item_features(features: Any, items: int) -> np.ndarray:
+    """Features of the items as float64 ``(items, columns)``."""
+    table = features.detach().cpu().numpy() if isinstance(features, Tensor) else np.asarray(features)
+    if table.ndim != 2 or len(table) != items or table.dtype.kind not in "iufb":
+        raise FitError(
+            f"features are numbers (items, columns), {items} rows, not {table.dtype} of shape {table.shape}",
+            parameter="features",
+        )
+    table = table.astype(np.float64)
+    if not np.isfinite(table).all():
+        row = int((~np.isfinite(table)).any(1).argmax())
+        raise FitError(f"features are finite numbers, but those of item {row} are not", parameter="features")
+    return table
+
+
+def check_independent(features: np.ndarray) -> None:
+    """Refuse features whose coefficients rankings do not determine: a constant changes nothing."""
+    if np.linalg.matrix_rank(features - features.mean(0)) < features.shape[1]:
+        raise FitError(
+            "the columns of the features, less their means, are linearly dependent: their coefficients are"
+            " not determined; leave one out, or a penalty above 0 settles it",
+            parameter="features",
+        )
 
 
 def check_counts(**counts: int) -> None:

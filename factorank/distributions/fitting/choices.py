@@ -1,6 +1,6 @@
 """The likelihood of the choices in rankings under Plackett-Luce: the data, who beats whom, the ascent."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from factorank.distributions.fitting.checks import Unranked, padded_orders, ranks_of_padded, row_weights
 from factorank.distributions.fitting.graphs import groups
+from factorank.distributions.fitting.newton import Ascent, ascend
 
 GAP = 30.0
 """Nats between groups of items that the likelihood would drive apart for ever: odds of 10^13 to one."""
@@ -76,17 +77,34 @@ def tied_above(ranks: np.ndarray) -> np.ndarray:
     return np.asarray((levels[:, :-1] > 1).any(1))
 
 
-def standard_errors(data: Choices, logits: np.ndarray, penalty: float) -> np.ndarray:
-    """Of logits of mean zero, from the curvature of the likelihood; NaN where that would take long."""
+def standard_errors(
+    data: Choices, logits: np.ndarray, penalty: float, features: np.ndarray | None = None
+) -> np.ndarray:
+    """Of logits of mean zero, or of the coefficients of features, from the curvature of the likelihood.
+
+    NaN where that would take long.
+    """
     n = len(logits)
     if n * len(data.items) > MOST_WORK:
-        return np.full(n, np.nan)
-    information = curvature(data, logits) + penalty * np.eye(n)
-    # The likelihood does not change along the ones: that direction is taken out.
-    scale = max(float(np.trace(information)) / n, 1e-300)
-    inverse = np.linalg.inv(information + np.full((n, n), scale / n))
-    centre = np.eye(n) - 1 / n
-    return np.sqrt(np.maximum(np.diag(centre @ inverse @ centre), 0.0))
+        return np.full(n if features is None else features.shape[1], np.nan)
+    information = curvature(data, logits)
+    if features is not None:
+        information = features.T @ information @ features + penalty * np.eye(features.shape[1])
+        return np.sqrt(np.maximum(np.diag(np.linalg.inv(information)), 0.0))
+    return np.sqrt(np.maximum(np.diag(centred_inverse(information + penalty * np.eye(n), n)), 0.0))
+
+
+def centred_inverse(information: np.ndarray, n: int) -> np.ndarray:
+    """The covariance of parameters of which the first n are logits of mean zero.
+
+    The likelihood does not change when a number is added to all logits: that direction is taken out.
+    """
+    scale = max(float(np.trace(information[:n, :n])) / n, 1e-300)
+    gauged = information.copy()
+    gauged[:n, :n] += scale / n
+    centre = np.eye(len(information))
+    centre[:n, :n] -= 1 / n
+    return np.asarray(centre @ np.linalg.inv(gauged) @ centre)
 
 
 def curvature(data: Choices, logits: np.ndarray) -> np.ndarray:
@@ -131,74 +149,38 @@ def split_choices(data: Choices, parts: list[np.ndarray]) -> Choices:
 
 
 def climb(
-    data: Choices, logits: np.ndarray, penalty: float, max_iterations: int, tolerance: float
-) -> tuple[np.ndarray, float, int, bool]:
-    """Newton's method with conjugate gradients: logits, log-likelihood, iterations, whether it converged."""
+    data: Choices,
+    start: np.ndarray,
+    penalty: float,
+    max_iterations: int,
+    tolerance: float,
+    features: np.ndarray | None = None,
+) -> Ascent:
+    """The logits of the largest penalised likelihood; with features ``(n, columns)`` their coefficients."""
     from factorank.kernels.fitting import choice_likelihood, hessian_product
 
-    n = len(logits)
     table = (data.items, data.starts, data.stages, data.weights)
     inverse = np.empty(len(data.items))
+    n = len(start) if features is None else len(features)
+    logits = np.empty(n)
 
     def value(theta: np.ndarray) -> tuple[float, float, np.ndarray, np.ndarray]:
         gradient, diagonal = np.empty(n), np.empty(n)
-        likelihood = choice_likelihood(*table, theta, inverse, gradient, diagonal)
+        logits[:] = theta if features is None else features @ theta
+        likelihood = choice_likelihood(*table, logits, inverse, gradient, diagonal)
+        if features is not None:
+            gradient, diagonal = features.T @ gradient, (features**2).T @ diagonal
         objective = likelihood - penalty / 2 * float(theta @ theta)
         return objective, likelihood, gradient - penalty * theta, diagonal + penalty
 
     def times(vector: np.ndarray) -> np.ndarray:
         out = np.empty(n)
-        hessian_product(*table, logits, inverse, vector, out)
-        return out + penalty * vector
+        hessian_product(*table, logits, inverse, vector if features is None else features @ vector, out)
+        return (out if features is None else features.T @ out) + penalty * vector
 
-    choices = float((data.weights * data.stages).sum())
-    objective, likelihood, gradient, diagonal = value(logits)
-    for iteration in range(max_iterations):
-        if np.abs(gradient).max() <= tolerance * max(choices, 1e-300) / n:
-            return logits, likelihood, iteration, True
-        step = _conjugate_gradients(times, gradient, diagonal)
-        step *= min(1.0, 5.0 / np.abs(step).max())  # far from the maximum the quadratic model means little
-        slope = float(gradient @ step)
-        for _ in range(40):
-            tried = value(logits + step)
-            if tried[0] >= objective + 1e-4 * slope:
-                break
-            # Near the maximum the gain is below the rounding of the sum; the gradient still falls.
-            if slope < 1e-12 * abs(objective) and np.abs(tried[2]).max() < np.abs(gradient).max():
-                break
-            step, slope = step / 2, slope / 2
-        else:
-            small = bool(np.abs(gradient).max() <= 1e-6 * choices / n)
-            value(logits)
-            return logits, likelihood, iteration, small
-        logits = logits + step
-        objective, likelihood, gradient, diagonal = tried
-    return logits, likelihood, max_iterations, False
-
-
-def _conjugate_gradients(
-    times: Callable[[np.ndarray], np.ndarray], gradient: np.ndarray, diagonal: np.ndarray
-) -> np.ndarray:
-    """Conjugate gradients, scaled by the diagonal, to a residual that shrinks with the gradient."""
-    scale = 1 / np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300))
-    step, residual = np.zeros_like(gradient), gradient.copy()
-    scaled = scale * residual
-    direction, energy = scaled.copy(), float(residual @ scaled)
-    goal = min(0.1, np.sqrt(energy / max(float(diagonal.sum()), 1e-300))) ** 2 * energy
-    for _ in range(2 * len(gradient) + 10):
-        product = times(direction)
-        curved = float(direction @ product)
-        if curved <= 0:
-            break
-        length = energy / curved
-        step += length * direction
-        residual -= length * product
-        scaled = scale * residual
-        before, energy = energy, float(residual @ scaled)
-        if energy <= goal:
-            break
-        direction = scaled + energy / before * direction
-    return step if step.any() else scale * gradient
+    choices = max(float((data.weights * data.stages).sum()), 1e-300)
+    goal = tolerance * choices / n
+    return ascend(value, times, start, goal, max_iterations, rough=1e-6 * choices / n)
 
 
 def improve(data: Choices, logits: np.ndarray, penalty: float) -> np.ndarray:
@@ -206,7 +188,7 @@ def improve(data: Choices, logits: np.ndarray, penalty: float) -> np.ndarray:
 
     No more than a few: where the likelihood has no maximum they would go on for ever.
     """
-    improved = climb(data, logits.copy(), penalty, max_iterations=3, tolerance=1e-9)[0]
+    improved = climb(data, logits.copy(), penalty, max_iterations=3, tolerance=1e-9).parameters
     return improved - improved.mean()
 
 

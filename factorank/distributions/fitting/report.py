@@ -47,7 +47,7 @@ class FitReport:
     """The final log-likelihoods of those starts that were taken to the end, the best first."""
     warnings: tuple[str, ...] = ()
     parameter: str | None = None
-    """The name of the parameters that follow: "phi", "logit" or "overtakes"."""
+    """The name of the parameters that follow: "phi", "logit", "overtakes", "score" or "coefficient"."""
     values: tuple[float, ...] = ()
     """A single one, or one for each item."""
     errors: tuple[float, ...] = ()
@@ -141,5 +141,6 @@ class FitReport:
         names = self.items or tuple(map(str, range(len(self.values))))
         width = max(map(len, names))
         rows = zip(names, self.values, self.errors, strict=True)
-        lines = [f"  {self.parameter} of each item, ± one standard error"]
+        of = "feature" if self.parameter == "coefficient" else "item"
+        lines = [f"  {self.parameter} of each {of}, ± one standard error"]
         return lines + [f"    {name:<{width}}  {value:8.4f} ± {error:.4f}" for name, value, error in rows]

@@ -113,7 +113,7 @@ def test_every_step_raises_the_likelihood():
     votes = sample(4 * torch.randn(9, generator=torch.Generator().manual_seed(0)), 60, seed=4)
     n, data = 9, choices.choices_of(fr.inverse(votes).numpy(), np.ones(len(votes)))
     start = np.random.default_rng(0).normal(size=n) * 6
-    reached = [choices.climb(data, start.copy(), 0.0, steps, 1e-9)[1] for steps in range(12)]
+    reached = [choices.climb(data, start.copy(), 0.0, steps, 1e-9).log_likelihood for steps in range(12)]
     assert all(later >= earlier for earlier, later in itertools.pairwise(reached))
     assert reached[-1] > reached[0]
 
