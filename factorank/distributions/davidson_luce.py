@@ -158,6 +158,8 @@ def fit_davidson_luce(
     ballots, n = ballots.distinct(), ballots.n
     table = None if features is None else item_features(features, n)
     choices = tied_choices(ballots.ranks, ballots.weights, below=below)
+    if choices.tie_sizes and choices.always_tied():
+        raise FitError("every choice is a tie: how much more common ties are is not determined")
     if table is None and not penalty and n > 1:
         edges = choices.beats(n)
         if not strongly_connected(edges):

@@ -144,7 +144,8 @@ def test_top_lists_penalty_and_features_against_scipy(penalty, below):
         (60,), generator=torch.Generator().manual_seed(0)
     )
     ranks = fr.inverse(orders)
-    ranks = torch.where(ranks > 2, -1, ranks.clamp(min=1) - 1)  # the first two tie, the last is left out
+    tied = torch.where(ranks > 2, -1, ranks.clamp(min=1) - 1)  # the first two tie, the last is left out
+    ranks = torch.where(torch.arange(60)[:, None] % 3 == 0, tied, torch.where(ranks > 2, -1, ranks))
     features = np.array([[1.0, 0.0], [0.5, 1.0], [0.0, 2.0], [-1.0, 0.5]])
     votes = fr.Rankings(list("abcd"), ranks)
 
@@ -177,6 +178,9 @@ def test_faults_are_named():
     with pytest.raises(FitError, match=r"above item 'x'.*a penalty above 0 settles it"):
         fr.PlackettLuce.fit(votes, ties=True)
     assert fr.PlackettLuce.fit(votes, ties=True, penalty=1.0).logits.argmax() == 0
+    always = fr.Rankings(["x", "y", "z"], torch.tensor([[0, 0, 1], [0, 1, 0], [1, 0, 0]]))
+    with pytest.raises(FitError, match="every choice is a tie"):
+        fr.PlackettLuce.fit(always, ties=True)
     with pytest.raises(FitError, match=r"features are numbers \(items, columns\), 3 rows"):
         fr.PlackettLuce.fit(votes, ties=True, features=[[1.0]])
     with pytest.raises(FitError, match="linearly dependent"):

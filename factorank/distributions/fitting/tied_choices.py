@@ -28,6 +28,11 @@ class TiedChoices:
         """The numbers of tied items, above one, that occur."""
         return tuple(int(size) for size in self.sizes.unique() if size > 1)
 
+    def always_tied(self) -> bool:
+        """Whether no item was ever chosen alone while another was there."""
+        left = (self.items >= 0).flip(-1).cumsum(-1).flip(-1)
+        return not bool(((self.sizes == 1) & (left > 1)).any())
+
     def beats(self, n: int) -> np.ndarray:
         """Who was chosen, perhaps in a tie, while another item was there: bool ``(n, n)``."""
         edges = np.zeros((n, n), dtype=bool)
@@ -44,7 +49,7 @@ def tied_choices(ranks: np.ndarray, weights: np.ndarray, *, below: bool = False)
 
     >>> choices = tied_choices(np.array([[1, 0, 0, -1]]), np.ones(1))
     >>> choices.items, choices.sizes
-    (tensor([[ 1,  2,  0, -1]]), tensor([[2, 0, 1, 0]]))
+    (tensor([[1, 2, 0]]), tensor([[2, 0, 1]]))
     """
     n = ranks.shape[1]
     keys = np.where(ranks < 0, np.iinfo(np.int64).max, ranks)
