@@ -16,16 +16,21 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.comparisons import BradleyTerry, ComparisonLaw, Davidson, RaoKupper
+from factorank.distributions.davidson_luce import DavidsonLuce
 from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.generalized_mallows import GeneralizedMallows
 from factorank.distributions.mallows import Mallows
 from factorank.distributions.mixture import Mixture
 from factorank.distributions.plackett_luce import PlackettLuce
 from factorank.distributions.rim import RIM
+from factorank.distributions.thurstone import Thurstone
 from factorank.distributions.uniform import Uniform
-from factorank.errors import FactorankError
+from factorank.errors import DistributionError, FactorankError
 from factorank.files import folder_made_whole, write_json, write_whole
 
+Law = PermutationDistribution | ComparisonLaw | DavidsonLuce
+"""What can be saved: laws of orders, of comparisons of two items, and of rankings with ties."""
 FORMAT, VERSION = "factorank law", 1
 JSON, TENSORS = "law.json", "law.safetensors"
 _OURS = {JSON, TENSORS, "fit.json", "fit.png", "goodness.png"}
@@ -35,9 +40,7 @@ class LawFileError(FactorankError):
     """A folder does not hold a law that this version can read, or a law cannot be written."""
 
 
-def save_law(
-    law: PermutationDistribution, path: str | os.PathLike[str], *, items: Sequence[str] | None = None
-) -> None:
+def save_law(law: Law, path: str | os.PathLike[str], *, items: Sequence[str] | None = None) -> None:
     """Write a law into a folder, whole or not at all; a law that is there already is replaced.
 
     ``items`` are the names of its items, kept beside it for :func:`law_items`. Parameters are kept exactly,
@@ -55,7 +58,7 @@ def save_law(
         write_law(law, folder, items)
 
 
-def load_law(path: str | os.PathLike[str]) -> PermutationDistribution:
+def load_law(path: str | os.PathLike[str]) -> Law:
     """The law that :func:`save_law` wrote, with the report of its fit, on the CPU."""
     about, path = _about(path), Path(path)
     from safetensors import SafetensorError
@@ -66,7 +69,7 @@ def load_law(path: str | os.PathLike[str]) -> PermutationDistribution:
         _refuse(path / TENSORS, f"it is not the file that {JSON} describes, or it is damaged")
     try:
         return _rebuild(about["law"], load(data))
-    except (SafetensorError, KeyError, TypeError) as error:
+    except (SafetensorError, KeyError, TypeError, DistributionError) as error:
         _refuse(path, f"the law cannot be rebuilt: {error}")
 
 
@@ -90,7 +93,7 @@ def check_place(path: Path) -> None:
         raise LawFileError(f"{path} holds {others[0]!r}, too; a law is written into a folder of its own")
 
 
-def write_law(law: PermutationDistribution, folder: Path, items: Sequence[str] | None = None) -> None:
+def write_law(law: Law, folder: Path, items: Sequence[str] | None = None) -> None:
     """Write the two files of a law into a folder that is there."""
     from safetensors.torch import save
 
@@ -106,17 +109,22 @@ def write_law(law: PermutationDistribution, folder: Path, items: Sequence[str] |
 
 
 # The numbers and tensors that each family is taken apart into, and built from.
-FAMILIES: dict[type[PermutationDistribution], tuple[str, ...]] = {
+FAMILIES: dict[type[Law], tuple[str, ...]] = {
     Uniform: ("n", "batch_shape", "dtype"),
     Mallows: ("central", "phi", "weights"),
     GeneralizedMallows: ("central", "phis"),
     RIM: ("reference", "logits"),
     PlackettLuce: ("logits",),
     Mixture: ("weights", "components"),
+    Thurstone: ("loc", "covariance"),
+    BradleyTerry: ("scores", "effects"),
+    Davidson: ("scores", "nu", "effects"),
+    RaoKupper: ("scores", "kappa", "effects"),
+    DavidsonLuce: ("logits", "prevalence"),
 }
 
 
-def _describe(law: PermutationDistribution, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _describe(law: Law, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if type(law) not in FAMILIES:
         names = ", ".join(family.__name__ for family in FAMILIES)
         raise LawFileError(f"a {type(law).__name__} cannot be saved; these can: {names}")
@@ -134,12 +142,16 @@ def _describe(law: PermutationDistribution, prefix: str, tensors: dict[str, Tens
             described[name] = str(value).removeprefix("torch.")
         elif value is not None:
             described[name] = value
+    coefficients = getattr(law, "coefficients", None)
+    if coefficients is not None:
+        described["coefficients"] = {"tensor": f"{prefix}coefficients"}
+        tensors[f"{prefix}coefficients"] = coefficients
     if law.report is not None:
         described["report"] = _plain(asdict(law.report))
     return described
 
 
-def _rebuild(described: dict[str, Any], tensors: dict[str, Tensor]) -> PermutationDistribution:
+def _rebuild(described: dict[str, Any], tensors: dict[str, Tensor]) -> Law:
     parts = dict(described)
     family, report = parts.pop("family"), parts.pop("report", None)
     kinds: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in FAMILIES}
@@ -152,7 +164,10 @@ def _rebuild(described: dict[str, Any], tensors: dict[str, Tensor]) -> Permutati
             parts[name] = getattr(torch, value)
         elif isinstance(value, dict):
             parts[name] = tensors[value["tensor"]]
+    coefficients = parts.pop("coefficients", None)
     law = kinds[family](**parts)
+    if coefficients is not None:
+        law.coefficients = coefficients
     # As they were saved: normalising them again would round.
     if isinstance(law, RIM):
         law._logits = parts["logits"]

@@ -7,7 +7,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from factorank.distributions.comparisons import BradleyTerry, ComparisonLaw, Covariance, Davidson, RaoKupper
+from factorank.distributions.comparisons import (
+    BradleyTerry,
+    ComparisonLaw,
+    Covariance,
+    Davidson,
+    Prior,
+    RaoKupper,
+)
 from factorank.distributions.comparisons.battles import collect
 from factorank.distributions.comparisons.fitting import Fitted, fit_battles
 from factorank.distributions.fitting.errors import FitError, FitWarning
@@ -116,7 +123,7 @@ class Leaderboard:
         else:
             spread = fitted.score_covariance(kind)
             errors = _normal(spread, DRAWS, generator)
-        law = LAWS[ties].from_fit(fitted)
+        law = LAWS[ties].from_fit(fitted, table.items)
         return cls(table.items, law.scores, spread, errors, level, law)
 
     @classmethod
@@ -186,7 +193,7 @@ class Leaderboard:
         difference = float(self.scores[a] - self.scores[b])
         c = self.covariance
         variance = float(c[a, a] + c[b, b] - 2 * c[a, b])
-        link, tie = self.comparisons.link, self.comparisons.tie().to(self.scores.dtype)
+        link, tie = self.comparisons.link, self.comparisons.tie([a, b])
         at = link.derivatives(self.scores[a] - self.scores[b], tie)
         information = float((at.log.exp() * at.d.square())[: 3 if link.tie_parameter else 2].sum())
         return battles_to_separate(difference, variance, information, self.level)
@@ -230,14 +237,14 @@ class Leaderboard:
 def _fitted(battles: Any, law: type[ComparisonLaw], prior: float | None, items: tuple[str, ...]) -> Fitted:
     """The fit, with a weak prior and a warning where the battles alone determine nothing."""
     if prior is not None:
-        return fit_battles(battles, law.link, penalty=prior, names=items)
+        return fit_battles(battles, law.link, prior=Prior(prior), names=items)
     try:
         return fit_battles(battles, law.link, names=items)
     except FitError as error:
         if error.parameter != "penalty":
             raise
         warnings.warn(f"{error}; a weak prior is used (prior={WEAK_PRIOR})", FitWarning, stacklevel=3)
-        return fit_battles(battles, law.link, penalty=WEAK_PRIOR, names=items)
+        return fit_battles(battles, law.link, prior=Prior(WEAK_PRIOR), names=items)
 
 
 def _check(level: float, bootstrap: int | None) -> None:

@@ -136,6 +136,8 @@ def open_law(
             if value is not None:
                 raise FactorankError(f"{{parameter}} is for models, but {path} holds a law", parameter=name)
         law, names = load_law(path), law_items(path)
+        if not isinstance(law, PermutationDistribution):
+            raise FactorankError(f"{path} holds a law of comparisons or of ties, {law}, not one of orders")
         return law, list(names or map(str, range(law.n)))
     if (path / NETWORKS).is_file():
         for name, value in (("nfe", nfe), ("unmask", unmask)):

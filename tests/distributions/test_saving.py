@@ -29,6 +29,7 @@ LAWS = {
         torch.rand(3, generator=g),
         [fr.Mallows([1, 0, 2, 3], 0.3), fr.RIM(probabilities(4, g)), Mixture([1.0], [fr.Uniform(4)])],
     ),
+    "thurstone": lambda g: fr.Thurstone([0.0, 1.0, 0.5, 0.2], 0.3 * torch.eye(4) + 0.1),
     "plackett-luce": lambda g: fr.PlackettLuce(torch.randn(4, generator=g).requires_grad_()),
 }
 
@@ -46,8 +47,62 @@ def test_a_law_comes_back_exactly(name, tmp_path):
     assert law_items(tmp_path / "law") == ("a", "b", "c", "d")
 
 
+COMPARISONS = {
+    "bradley-terry": lambda g: fr.BradleyTerry(torch.randn(4, generator=g)),
+    "davidson": lambda g: fr.Davidson(torch.randn(4, generator=g).double(), nu=0.7, effects=[0.5]),
+    "davidson of items": lambda g: fr.Davidson(torch.randn(4, generator=g), nu=torch.rand(4, generator=g)),
+    "rao-kupper": lambda g: fr.RaoKupper(torch.randn(4, generator=g), kappa=1.5),
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_law_of_comparisons_comes_back_exactly(name, tmp_path):
+    law = COMPARISONS[name](torch.Generator().manual_seed(0))
+    save_law(law, tmp_path / "law", items=["a", "b", "c", "d"])
+    again = load_law(tmp_path / "law")
+    assert type(again) is type(law)
+    pairs = torch.tensor([[a, b] for a in range(4) for b in range(4) if a != b])
+    covariates = None if not len(law.effects) else torch.linspace(-1, 1, 12)[:, None]
+    assert torch.equal(again.log_probs(pairs, covariates), law.log_probs(pairs, covariates))
+    assert law_items(tmp_path / "law") == ("a", "b", "c", "d")
+
+
+def test_a_law_with_ties_comes_back_exactly(tmp_path):
+    law = fr.DavidsonLuce([0.3, -1.0, 0.5], [0.7, 0.1])
+    save_law(law, tmp_path / "law")
+    ranks = torch.tensor([[0, 0, 1], [1, 0, 0], [0, 0, 0]])
+    assert torch.equal(load_law(tmp_path / "law").log_prob(ranks), law.log_prob(ranks))
+
+
+def test_fits_come_back_with_coefficients_and_errors(tmp_path):
+    pairs, outcomes = [[0, 1], [1, 2], [2, 0], [0, 2], [1, 0]], [0, 0, 0, 2, 2]
+    orders, features = torch.tensor([[0, 1, 2], [1, 2, 0], [1, 0, 2]]), [[1.0], [0.0], [-2.0]]
+    for number, law in enumerate(
+        (
+            fr.Davidson.fit(pairs, outcomes, features=features),
+            fr.PlackettLuce.fit(orders, features=features),
+            fr.PlackettLuce.fit(orders, features=features, ties=True),
+        )
+    ):
+        save_law(law, tmp_path / str(number))
+        again = load_law(tmp_path / str(number))
+        assert again.report == law.report
+        assert all(error > 0 for error in again.report.errors)
+        assert torch.equal(again.coefficients, law.coefficients)
+
+
+def test_parameters_that_make_no_law_are_refused(tmp_path):
+    save_law(fr.RaoKupper([0.0, 1.0], kappa=2.0), tmp_path / "law")
+    about = json.loads((tmp_path / "law" / "law.json").read_text())
+    about["law"]["kappa"] = 0.5
+    (tmp_path / "law" / "law.json").write_text(json.dumps(about))
+    with pytest.raises(LawFileError, match="the law cannot be rebuilt: RaoKupper takes kappa of 1 or more"):
+        load_law(tmp_path / "law")
+
+
 def test_every_family_is_covered():
-    assert {type(make(torch.Generator())) for make in LAWS.values()} == set(saving.FAMILIES)
+    every = [*LAWS.values(), *COMPARISONS.values(), lambda g: fr.DavidsonLuce([0.0])]
+    assert {type(make(torch.Generator())) for make in every} == set(saving.FAMILIES)
 
 
 def test_the_report_comes_back(tmp_path):

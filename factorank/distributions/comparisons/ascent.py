@@ -1,8 +1,8 @@
 """Newton's method for laws of comparisons, for many data sets on the same pairs at once.
 
 The parameters are one vector: the score of each item (or a coefficient for each feature of the items), the
-effects of the covariates, and the tie parameter. Counts ``(sets, rows, 3)`` may differ from set to set, as
-they do under the bootstrap; pairs and covariates are shared.
+effects of the covariates, and the tie parameters: none, one, or one for each item. Counts ``(sets, rows, 3)``
+may differ from set to set, as they do under the bootstrap; pairs and covariates are shared.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,17 @@ class Design:
     """How the rows of some battles depend on the parameters, and how sums over the rows are formed.
 
     ``features (items, columns)`` replace the scores of the items by coefficients of the features. The tie
-    parameter is free unless ``fixed_tie`` is given.
+    parameter is free unless ``fixed_tie`` is given; with ``item_ties`` each item has one, and the mean of the
+    two counts.
     """
 
     def __init__(
-        self, battles: Battles, link: Link, features: np.ndarray | None, fixed_tie: float | None
+        self,
+        battles: Battles,
+        link: Link,
+        features: np.ndarray | None,
+        fixed_tie: float | None,
+        item_ties: bool = False,
     ) -> None:
         self.link, self.n, self.fixed_tie = link, battles.items, fixed_tie
         self.first, self.second = torch.from_numpy(battles.first), torch.from_numpy(battles.second)
@@ -37,7 +43,8 @@ class Design:
             dense = torch.cat([table[self.first] - table[self.second], dense], 1)
         self.dense = dense
         self.scores = self.n if self.by_item else 0
-        self.size = self.scores + dense.shape[1] + (fixed_tie is None)
+        self.ties = 0 if fixed_tie is not None else self.n if item_ties else 1
+        self.size = self.scores + dense.shape[1] + self.ties
 
     def differences(self, parameters: Tensor) -> Tensor:
         """The differences of the scores ``(sets, rows)`` from parameters ``(sets, size)``."""
@@ -48,10 +55,11 @@ class Design:
         return difference
 
     def tie(self, parameters: Tensor) -> Tensor:
-        """The tie parameter ``(sets, 1)``."""
-        if self.fixed_tie is None:
-            return parameters[:, -1:]
-        return parameters.new_full((len(parameters), 1), self.fixed_tie)
+        """The tie parameter of each row, ``(sets, rows)`` or ``(sets, 1)``."""
+        if self.fixed_tie is not None:
+            return parameters.new_full((len(parameters), 1), self.fixed_tie)
+        own = parameters[:, -self.ties :]
+        return own if self.ties == 1 else (own[:, self.first] + own[:, self.second]) / 2
 
     def vector(self, d: Tensor, t: Tensor) -> Tensor:
         """The sum over the rows of slopes to d and t ``(sets, rows)`` as slopes to the parameters."""
@@ -60,8 +68,11 @@ class Design:
             zero = d.new_zeros((len(d), self.n))
             parts.append(zero.index_add(1, self.first, d).index_add(1, self.second, d, alpha=-1))
         parts.append(d @ self.dense)
-        if self.fixed_tie is None:
+        if self.ties == 1:
             parts.append(t.sum(1, keepdim=True))
+        elif self.ties:
+            zero = t.new_zeros((len(t), self.n))
+            parts.append(zero.index_add(1, self.first, t / 2).index_add(1, self.second, t / 2))
         return torch.cat(parts, 1)
 
     def matrix(self, dd: Tensor, dt: Tensor, tt: Tensor) -> Tensor:
@@ -69,15 +80,7 @@ class Design:
         sets, k, s = len(dd), self.dense.shape[1], self.scores
         result = dd.new_zeros((sets, self.size, self.size))
         if self.by_item:
-            flat = dd.new_zeros((sets, s * s))
-            for a, b, sign in (
-                (self.first, self.first, 1),
-                (self.second, self.second, 1),
-                (self.first, self.second, -1),
-                (self.second, self.first, -1),
-            ):
-                flat.index_add_(1, a * s + b, dd, alpha=sign)
-            result[:, :s, :s] = flat.view(sets, s, s)
+            result[:, :s, :s] = self._pairs(dd, 1, -1, 1, -1)
             if k:
                 crossed = dd[:, :, None] * self.dense
                 mixed = dd.new_zeros((sets, s, k)).index_add(1, self.first, crossed)
@@ -85,10 +88,62 @@ class Design:
                 result[:, :s, s : s + k], result[:, s : s + k, :s] = mixed, mixed.mT
         if k:
             result[:, s : s + k, s : s + k] = torch.einsum("br,rk,rl->bkl", dd, self.dense, self.dense)
-        if self.fixed_tie is None:
+        if self.ties == 1:
             column = self.vector(dt, tt)
             result[:, -1, :], result[:, :, -1] = column, column
+        elif self.ties:
+            end = s + k
+            result[:, end:, end:] = self._pairs(tt, 0.5, 0.5, 0.5, 0.5)
+            if self.by_item:
+                mixed = self._pairs(dt, 1, -1, 0.5, 0.5)
+                result[:, :s, end:], result[:, end:, :s] = mixed, mixed.mT
+            if k:
+                crossed = dt[:, :, None] * self.dense / 2
+                mixed = dt.new_zeros((sets, self.n, k)).index_add(1, self.first, crossed)
+                mixed = mixed.index_add(1, self.second, crossed)
+                result[:, end:, s:end], result[:, s:end, end:] = mixed, mixed.mT
         return result
+
+    def _pairs(self, values: Tensor, a: float, b: float, c: float, d: float) -> Tensor:
+        """The sum over the rows of ``values`` times the outer product of a at the first item and b at the
+        second with c at the first and d at the second: ``(sets, n, n)``."""
+        n = self.n
+        flat = values.new_zeros((len(values), n * n))
+        for left, right, sign in (
+            (self.first, self.first, a * c),
+            (self.second, self.second, b * d),
+            (self.first, self.second, a * d),
+            (self.second, self.first, b * c),
+        ):
+            flat.index_add_(1, left * n + right, values, alpha=sign)
+        return flat.view(-1, n, n)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is added to the log-likelihood of the scores, or of the coefficients of features."""
+
+    penalty: float = 0.0
+    """A normal law of mean zero and this precision."""
+    pseudo_count: float = 0.0
+    """So many wins, and as many losses, of each item against one of score zero."""
+
+    def __bool__(self) -> bool:
+        return self.penalty > 0 or self.pseudo_count > 0
+
+    def value(self, scores: Tensor) -> Tensor:
+        """Of scores ``(sets, own)``: ``(sets,)``."""
+        both = torch.nn.functional.logsigmoid(scores) + torch.nn.functional.logsigmoid(-scores)
+        return (self.pseudo_count * both - self.penalty / 2 * scores.square()).sum(1)
+
+    def derivatives(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient, and minus the second derivatives, ``(sets, own)``."""
+        p = torch.sigmoid(scores)
+        slope = self.pseudo_count * (1 - 2 * p) - self.penalty * scores
+        return slope, 2 * self.pseudo_count * p * (1 - p) + self.penalty
+
+
+NO_PRIOR = Prior()
 
 
 @dataclass(frozen=True)
@@ -106,7 +161,7 @@ def climb(
     counts: Tensor,
     start: Tensor,
     *,
-    penalty: float = 0.0,
+    prior: Prior = NO_PRIOR,
     max_iterations: int = 100,
     tolerance: float = 1e-9,
 ) -> Maximum:
@@ -116,7 +171,7 @@ def climb(
     the end of its range is approached and not crossed.
     """
     ends = [
-        _climb(design, part, start.expand(len(part), -1), penalty, max_iterations, tolerance)
+        _climb(design, part, start.expand(len(part), -1), prior, max_iterations, tolerance)
         for part in counts.split(SETS_AT_ONCE)
     ]
     return Maximum(
@@ -128,14 +183,14 @@ def climb(
 
 
 def _climb(
-    design: Design, counts: Tensor, start: Tensor, penalty: float, max_iterations: int, tolerance: float
+    design: Design, counts: Tensor, start: Tensor, prior: Prior, max_iterations: int, tolerance: float
 ) -> Maximum:
     parameters = start.clone()
     goal = tolerance * counts.sum((1, 2)) / max(design.size, 1)
-    value, likelihood = _value(design, counts, parameters, penalty)
+    value, likelihood = _value(design, counts, parameters, prior)
     done = torch.zeros(len(counts), dtype=torch.bool)
     for iteration in range(max_iterations):
-        slope, matrix = slopes(design, counts, parameters, penalty)
+        slope, matrix = slopes(design, counts, parameters, prior)
         done = slope.abs().amax(1) <= goal
         if bool(done.all()):
             return Maximum(parameters, likelihood, iteration, done)
@@ -145,7 +200,7 @@ def _climb(
         length = torch.where(done, 0.0, torch.ones_like(gain))
         for _ in range(40):
             tried = parameters + length[:, None] * step
-            tried_value, tried_likelihood = _value(design, counts, tried, penalty)
+            tried_value, tried_likelihood = _value(design, counts, tried, prior)
             # Near the maximum the gain is below the rounding of the sum.
             enough = tried_value >= value + 1e-4 * length * gain - 1e-12 * value.abs()
             if bool(enough.all()):
@@ -157,19 +212,19 @@ def _climb(
     return Maximum(parameters, likelihood, max_iterations, done)
 
 
-def _value(design: Design, counts: Tensor, parameters: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
-    tie = design.tie(parameters)
-    log = design.link.log_probs(design.differences(parameters), tie)
-    terms = torch.where(counts > 0, counts * log, 0.0)
-    likelihood = terms.sum((1, 2))
-    likelihood = torch.where(tie[:, 0] > design.link.least_tie, likelihood, -torch.inf)
-    if design.fixed_tie is not None:
-        likelihood = terms.sum((1, 2))
+def _value(design: Design, counts: Tensor, parameters: Tensor, prior: Prior) -> tuple[Tensor, Tensor]:
+    log = design.link.log_probs(design.differences(parameters), design.tie(parameters))
+    likelihood = torch.where(counts > 0, counts * log, 0.0).sum((1, 2))
+    if design.ties:
+        inside = (parameters[:, -design.ties :] > design.link.least_tie).all(1)
+        likelihood = torch.where(inside, likelihood, -torch.inf)
     scores = parameters[:, : design.scores or design.dense.shape[1]]
-    return likelihood - penalty / 2 * scores.square().sum(1), likelihood
+    return likelihood + prior.value(scores), likelihood
 
 
-def slopes(design: Design, counts: Tensor, parameters: Tensor, penalty: float = 0.0) -> tuple[Tensor, Tensor]:
+def slopes(
+    design: Design, counts: Tensor, parameters: Tensor, prior: Prior = NO_PRIOR
+) -> tuple[Tensor, Tensor]:
     """The gradient ``(sets, size)`` and minus the Hessian ``(sets, size, size)``."""
     at = design.link.derivatives(design.differences(parameters), design.tie(parameters))
 
@@ -178,10 +233,11 @@ def slopes(design: Design, counts: Tensor, parameters: Tensor, penalty: float = 
 
     slope = design.vector(summed(at.d), summed(at.t))
     matrix = -design.matrix(summed(at.dd), summed(at.dt), summed(at.tt))
-    if penalty:
-        size = design.scores or design.dense.shape[1]
-        slope[:, :size] -= penalty * parameters[:, :size]
-        matrix.diagonal(dim1=1, dim2=2)[:, :size] += penalty
+    if prior:
+        own = design.scores or design.dense.shape[1]
+        slope_own, bend = prior.derivatives(parameters[:, :own])
+        slope[:, :own] += slope_own
+        matrix.diagonal(dim1=1, dim2=2)[:, :own] += bend
     return slope, matrix
 
 

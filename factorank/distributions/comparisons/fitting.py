@@ -1,5 +1,6 @@
 """Fits of the laws of comparisons: the maximum, whether there is one, and how far it can be trusted."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,15 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.comparisons.ascent import Design, climb, gauged, slopes
-from factorank.distributions.comparisons.battles import TIE, Battles
+from factorank.distributions.comparisons.ascent import NO_PRIOR, Design, Prior, climb, gauged, slopes
+from factorank.distributions.comparisons.battles import FIRST, SECOND, TIE, Battles
 from factorank.distributions.comparisons.links import Link
 from factorank.distributions.fitting.checks import item_features
 from factorank.distributions.fitting.choices import explain
-from factorank.distributions.fitting.errors import FitError
+from factorank.distributions.fitting.errors import FitError, FitWarning
 from factorank.distributions.fitting.graphs import strongly_connected
 
 Covariance = Literal["information", "sandwich"]
+FARTHEST = 1000.0
+"""Nats: a score with a larger standard error has run away from the others."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class Fitted:
     design: Design
     battles: Battles
     parameters: Tensor
-    """Scores or coefficients of the features, effects of the covariates, the tie parameter: ``(size,)``."""
-    penalty: float
+    """Scores or coefficients of the features, effects of the covariates, tie parameters: ``(size,)``."""
+    prior: Prior
     log_likelihood: float
     iterations: int
     converged: bool
@@ -82,11 +85,17 @@ class Fitted:
         counts = torch.from_numpy(resampled(self.battles, sets, generator))
         if one_step:
             zero = self.parameters.expand(len(counts), -1)
-            slope, _ = slopes(self.design, counts, zero, self.penalty)
+            slope, _ = slopes(self.design, counts, zero, self.prior)
             parameters = self.parameters + slope @ self._inverse()
         else:
-            parameters = climb(self.design, counts, self.parameters, penalty=self.penalty).parameters
+            parameters = climb(self.design, counts, self.parameters, prior=self.prior).parameters
         return self.scores(parameters)
+
+    def tie(self) -> Tensor:
+        """The tie parameter, or those of the items ``(n,)``."""
+        if self.design.ties > 1:
+            return self.parameters[-self.design.ties :]
+        return self.design.tie(self.parameters[None])[0, 0]
 
     def battles_of_items(self) -> Tensor:
         """How many comparisons each item took part in: ``(n,)``."""
@@ -95,7 +104,7 @@ class Fitted:
         return total.index_add(0, self.design.first, each).index_add(0, self.design.second, each)
 
     def _inverse(self) -> Tensor:
-        _, matrix = slopes(self.design, self.counts, self.parameters[None], self.penalty)
+        _, matrix = slopes(self.design, self.counts, self.parameters[None], self.prior)
         return torch.linalg.inv(gauged(self.design, matrix))[0]
 
     def _meat(self) -> Tensor:
@@ -119,8 +128,12 @@ class Fitted:
             flat.index_add_(0, group * design.size + design.second, d, alpha=-1)
         k = design.dense.shape[1]
         each[:, design.scores : design.scores + k].index_add_(0, group, d[:, None] * design.dense)
-        if design.fixed_tie is None:
+        if design.ties == 1:
             each[:, -1].index_add_(0, group, t)
+        elif design.ties:
+            flat, end = each.view(-1), design.size - design.ties
+            for item in (design.first, design.second):
+                flat.index_add_(0, group * design.size + end + item, t, alpha=0.5)
         return each.T @ each
 
     def _centred(self, covariance: Tensor) -> Tensor:
@@ -137,7 +150,8 @@ def fit_battles(
     link: Link,
     *,
     features: Any = None,
-    penalty: float = 0.0,
+    item_ties: bool = False,
+    prior: Prior = NO_PRIOR,
     max_iterations: int = 100,
     tolerance: float = 1e-9,
     names: Sequence[str] | None = None,
@@ -147,34 +161,54 @@ def fit_battles(
     ``names`` are those of the items, for the error.
     """
     table = None if features is None else item_features(features, battles.items)
+    if table is not None and prior.pseudo_count:
+        raise FitError(
+            "pseudo-counts are of items: with features, {parameter=0} and a penalty", parameter="pseudo_count"
+        )
     fixed_tie = _fixed_tie(battles, link)
-    design = Design(battles, link, table, fixed_tie)
-    if not penalty:
+    if item_ties:
+        _check_item_ties(battles, link, names)
+    design = Design(battles, link, table, fixed_tie, item_ties)
+    if not prior:
         _check_maximum(battles, design, names)
     start = torch.zeros(design.size, dtype=torch.float64)
-    if fixed_tie is None:
-        start[-1] = 0.0 if link.least_tie == -torch.inf else 0.5
+    if design.ties:
+        start[-design.ties :] = 0.0 if link.least_tie == -torch.inf else 0.5
     end = climb(
         design,
         torch.from_numpy(battles.counts)[None],
         start,
-        penalty=penalty,
+        prior=prior,
         max_iterations=max_iterations,
         tolerance=tolerance,
     )
     parameters = end.parameters[0]
     if design.by_item:
         parameters[: design.scores] -= parameters[: design.scores].mean()
-    return Fitted(
+    if not end.converged[0]:
+        warnings.warn(
+            f"stopped after {end.iterations} iterations, before the gradient was small; where the comparisons"
+            " do not determine the law, a penalty above 0 does",
+            FitWarning,
+            stacklevel=3,
+        )
+    fitted = Fitted(
         design,
         battles,
         parameters,
-        penalty,
+        prior,
         float(end.log_likelihood[0]),
         end.iterations,
         bool(end.converged[0]),
         table,
     )
+    if not prior and bool((fitted.score_covariance().diagonal() > FARTHEST**2).any()):
+        raise FitError(
+            "the likelihood has no maximum: with these ties, scores go apart for ever; a penalty above 0"
+            " settles it",
+            parameter="penalty",
+        )
+    return fitted
 
 
 def resampled(battles: Battles, sets: int, generator: torch.Generator | None) -> np.ndarray:
@@ -200,6 +234,24 @@ def _fixed_tie(battles: Battles, link: Link) -> float | None:
     if not (battles.counts.sum() - ties.sum()) > 0:
         raise FitError("every comparison is a tie: the scores and the share of ties are not determined")
     return None
+
+
+def _check_item_ties(battles: Battles, link: Link, names: Sequence[str] | None) -> None:
+    """Refuse items that never tied, or always: their tie parameters go to an end of their range."""
+    if not link.tie_parameter:
+        raise FitError("this law has no tie parameter: {parameter=False}", parameter="item_ties")
+    for what, columns in (("never", [TIE]), ("always", [FIRST, SECOND])):
+        count = np.zeros(battles.items)
+        for side in (battles.first, battles.second):
+            np.add.at(count, side, battles.counts[:, columns].sum(1))
+        if (count == 0).any():
+            item = int((count == 0).argmax())
+            name = repr(names[item]) if names else str(item)
+            raise FitError(
+                f"item {name} {what} tied: its own share of ties is not determined; {{parameter=False}} has"
+                " one for all items",
+                parameter="item_ties",
+            )
 
 
 def _check_maximum(battles: Battles, design: Design, names: Sequence[str] | None) -> None:

@@ -27,7 +27,7 @@ class FitReport:
 
     family: str
     rankings: float
-    """The number of rankings, or the sum of their weights."""
+    """The number of rankings, or of comparisons, or the sum of their weights."""
     log_likelihood: float
     """In nats, of all rankings together; without any penalty."""
     parameters: int
@@ -110,9 +110,10 @@ class FitReport:
         count = f"{self.iterations} iteration{'s' * (self.iterations != 1)}"
         rounds = f", after {count}" if self.iterations else ""
         order = "" if self.exact is None else ", and a reference order that AIC and BIC do not count"
+        each = "comparison" if self.parameter == "score" else "ranking"
         lines = [
-            f"{self.family} fitted to {self.rankings:g} rankings",
-            f"  log-likelihood     {self.log_likelihood:.3f}{estimate} nats ({self.bits:.3f} bits a ranking)",
+            f"{self.family} fitted to {self.rankings:.12g} {each}s",
+            f"  log-likelihood     {self.log_likelihood:.3f}{estimate} nats ({self.bits:.3f} bits a {each})",
             f"  free parameters    {self.parameters}{order}",
             f"  AIC, BIC           {self.aic:.3f}, {self.bic:.3f}",
             f"  converged          {'yes' if self.converged else 'NO'}{rounds}",

@@ -240,3 +240,64 @@ def test_bad_arguments_are_refused():
     with pytest.raises(DistributionError, match="was not fitted"):
         law.standard_errors()
     assert outcome_codes(torch.tensor([1, 0]), 2).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("law", [fr.Davidson, fr.RaoKupper])
+def test_ties_of_items_against_scipy_and_known_parameters(law):
+    name = "nu" if law is fr.Davidson else "kappa"
+    ties = torch.tensor([1.5, 2.5, 1.2, 2.0], dtype=torch.float64)
+    truth = law(torch.tensor([0.5, 0.0, -0.5, 0.0], dtype=torch.float64), ties)
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.stack([torch.randperm(4, generator=generator)[:2] for _ in range(4000)])
+    worth = truth.log_probs([1, 3]).exp()
+    product = (ties[1] * ties[3]).sqrt()
+    torch.testing.assert_close(worth, law(truth.scores, product).log_probs([1, 3]).exp())
+    outcomes = truth.sample(pairs, generator=generator)
+    fitted = law.fit(pairs, outcomes, item_ties=True)
+    assert fitted.report.parameters == 7
+    assert ((getattr(fitted, name) / ties).log().abs() < 0.3).all()
+    scores = fitted.scores.clone().requires_grad_()
+    free = getattr(fitted, name).clone().requires_grad_()
+    total = law(scores, free).log_prob(pairs, outcomes).sum()
+    assert total.item() == pytest.approx(fitted.report.log_likelihood)
+    assert max(slope.abs().max() for slope in torch.autograd.grad(total, (scores, free))) < 1e-3
+    assert total > law.fit(pairs, outcomes).report.log_likelihood
+    # The covariance is the inverse of minus the Hessian, for scores of mean zero.
+    covariance = fitted.fitted.covariance()
+    parameters = torch.cat([fitted.scores, getattr(fitted, name).log()])
+    hessian = torch.autograd.functional.hessian(
+        lambda p: -law(p[:4], p[4:].exp()).log_prob(pairs, outcomes).sum(), parameters
+    )
+    wanted = torch.linalg.pinv(hessian, rtol=1e-9, hermitian=True)
+    torch.testing.assert_close(covariance, wanted, atol=1e-6, rtol=1e-4)
+    groups = fitted.fitted.covariance("sandwich")
+    alone = law.fit(pairs, outcomes, item_ties=True, groups=torch.arange(4000))
+    torch.testing.assert_close(groups, alone.fitted.covariance("sandwich"))
+
+
+def test_pseudo_counts_are_battles_with_an_imagined_item():
+    _, pairs, _, outcomes = drawn("bradley-terry", rows=60)
+    more = torch.tensor([[item, 5] for item in range(5)]).repeat(2, 1)
+    whole = fr.BradleyTerry.fit(
+        torch.cat([pairs, more]),
+        torch.cat([outcomes, torch.tensor([0] * 5 + [1] * 5)]),
+        weights=torch.cat([torch.ones(60), torch.full((10,), 0.5)]),
+    )
+    ours = fr.BradleyTerry.fit(pairs, outcomes, pseudo_count=0.5)
+    theirs = whole.scores[:5] - whole.scores[:5].mean()
+    torch.testing.assert_close(ours.scores, theirs, atol=1e-6, rtol=0)
+    never_lost = fr.BradleyTerry.fit([[0, 1], [0, 1]], [0, 0], pseudo_count=0.5)
+    assert 0 < never_lost.scores[0] < 5
+    with pytest.raises(FitError, match="pseudo_count=0 and a penalty"):
+        fr.BradleyTerry.fit(pairs, outcomes, pseudo_count=1.0, features=np.eye(5)[:, :4])
+
+
+def test_what_ties_do_not_determine_is_refused():
+    with pytest.raises(FitError, match="scores go apart for ever; a penalty above 0 settles it"):
+        fr.Davidson.fit([[0, 1], [0, 2], [0, 2], [2, 0]], [2, 0, 2, 2])
+    with pytest.raises(FitError, match=r"item 2 never tied.*item_ties=False has one for all"):
+        fr.Davidson.fit([[0, 1], [0, 1], [1, 2], [2, 0]], [2, 0, 0, 0], item_ties=True)
+    with pytest.raises(FitError, match="no tie parameter: item_ties=False"):
+        fr.BradleyTerry.fit([[0, 1], [0, 1]], [1, 0], item_ties=True)
+    with pytest.raises(DistributionError, match="one for each of the 2 items, not shape"):
+        fr.Davidson([0.0, 1.0], nu=torch.ones(3))
