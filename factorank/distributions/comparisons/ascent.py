@@ -194,7 +194,7 @@ def _climb(
         done = slope.abs().amax(1) <= goal
         if bool(done.all()):
             return Maximum(parameters, likelihood, iteration, done)
-        step = torch.linalg.solve(gauged(design, matrix), slope)
+        step = torch.linalg.solve(gauged(design, matrix, prior), slope)
         step = step * (5 / step.abs().amax(1, keepdim=True)).clamp(max=1)
         gain = (slope * step).sum(1)
         length = torch.where(done, 0.0, torch.ones_like(gain))
@@ -241,9 +241,12 @@ def slopes(
     return slope, matrix
 
 
-def gauged(design: Design, matrix: Tensor) -> Tensor:
-    """The matrix made invertible: adding a constant to all scores changes nothing, so it is penalised."""
-    if not design.by_item:
+def gauged(design: Design, matrix: Tensor, prior: Prior = NO_PRIOR) -> Tensor:
+    """The matrix made invertible: adding a constant to all scores changes nothing, so it is penalised.
+
+    Pseudo-counts do determine the constant, and a normal prior puts it at zero, where it stays.
+    """
+    if not design.by_item or prior.pseudo_count:
         return matrix
     s = design.scores
     result = matrix.clone()

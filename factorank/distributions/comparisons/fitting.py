@@ -105,7 +105,7 @@ class Fitted:
 
     def _inverse(self) -> Tensor:
         _, matrix = slopes(self.design, self.counts, self.parameters[None], self.prior)
-        return torch.linalg.inv(gauged(self.design, matrix))[0]
+        return torch.linalg.inv(gauged(self.design, matrix, self.prior))[0]
 
     def _meat(self) -> Tensor:
         """The sum over groups, or single comparisons, of the outer products of their gradients."""
@@ -183,7 +183,7 @@ def fit_battles(
         tolerance=tolerance,
     )
     parameters = end.parameters[0]
-    if design.by_item:
+    if design.by_item and not prior.pseudo_count:
         parameters[: design.scores] -= parameters[: design.scores].mean()
     if not end.converged[0]:
         warnings.warn(
