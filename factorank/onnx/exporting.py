@@ -29,23 +29,26 @@ def export(
     *,
     inputs: Sequence[str],
     outputs: Sequence[str],
+    shapes: tuple[Any, ...] | None = None,
 ) -> None:
     """Write ``module(*examples)`` to a file, whole or not at all; all tensors have the batch first.
 
     ``examples`` have a batch of at least two rows; of their values nothing is kept. Weights are in the file.
+    ``shapes`` says which axes of each tensor may have another size, if not the first of each.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise ModelError(f"ONNX files need {' and '.join(missing)}: pip install 'factorank[onnx]'")
-    batch = torch.export.Dim("batch", min=1, max=LARGEST_BATCH)
     leaves, structure = tree_flatten(examples)
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
+    if shapes is None:
+        shapes = ({0: torch.export.Dim("batch", min=1, max=LARGEST_BATCH)},) * len(tensors)
     flat = _Flat(module, leaves, structure)
     was_training = [part for part in module.modules() if part.training]
     module.eval()
     try:
         with dispatch.plain(), _quiet():
             program = torch.onnx.export(
-                flat, tensors, dynamo=True, dynamic_shapes=(({0: batch},) * len(tensors),), verbose=False,
+                flat, tensors, dynamo=True, dynamic_shapes=(shapes,), verbose=False,
                 input_names=list(inputs), output_names=list(outputs),
             )  # fmt: skip
     except torch.onnx.errors.OnnxExporterError as error:
@@ -54,7 +57,20 @@ def export(
         for part in was_training:
             part.training = True
     assert program is not None
-    write_whole(Path(path), program.model_proto.SerializeToString())
+    proto = program.model_proto
+    _strip(proto.graph)
+    write_whole(Path(path), proto.SerializeToString())
+
+
+def _strip(graph: Any) -> None:
+    """Take out what torch notes of its source: lines of code and paths of the machine."""
+    for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _strip(attribute.g)
 
 
 class _Flat(nn.Module):

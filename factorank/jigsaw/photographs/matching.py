@@ -154,6 +154,8 @@ class BorderMatching(nn.Module):
         if torch.is_grad_enabled() and self.training:
             result: Tensor = checkpoint(self._pairs, *first, *second, steps, use_reentrant=False)
             return result
+        if torch.compiler.is_exporting():
+            return self._pairs(*first, *second, steps)  # in one part: a graph holds for any number of pieces
         rows, batch = first[0].shape[-3], first[0].shape[:-3].numel()
         part = max(1, PAIRS.get(first[0].device.type, 1 << 15) // (max(1, batch) * second[0].shape[-3]))
         parts = []

@@ -28,6 +28,15 @@ class Neighbours(NamedTuple):
     """That there is no piece: ``(*batch, 4, readings, labels)``."""
 
 
+class Board(NamedTuple):
+    """What a round has to know of the slots."""
+
+    where: Tensor
+    """Features ``(slots, hidden)``."""
+    missing: Tensor
+    """Whether there are fewer pieces than slots."""
+
+
 class Placing(nn.Module):
     """Logits of every label and slot after some rounds."""
 
@@ -61,21 +70,43 @@ class Placing(nn.Module):
         ``content`` ``(*batch, labels, width)`` are features of the pieces. ``allowed``
         ``(*batch, labels)`` says which labels may be chosen.
         """
-        labels = content.shape[-2]
-        place = self.slots(slot_features(grid, labels // turns, content.device))
+        state, board = self.begin(neighbours, content, grid, turns)
+        outcome = []
+        for _ in range(rounds):
+            state = self.round(state, board, neighbours, grid, turns, allowed)
+            outcome.append(self._allowed(self.logits(state), allowed))
+        return outcome
+
+    def begin(
+        self, neighbours: Neighbours, content: Tensor, grid: tuple[int, int], turns: int = 1
+    ) -> tuple[Tensor, Board]:
+        """The state ``(*batch, labels, slots, channels)`` before the first round, and the board."""
+        features = slot_features(grid, content.device)
+        place = self.slots(features)
         sides = neighbours.none.movedim(-1, -3).flatten(-2).clamp(min=FAINT).log() / 4
         known = self.content(content) + self.sides(sides)
         state = self.start(F.gelu(known)[..., :, None, :] * place).float()
-        where = self.where(place)
-        outcome = []
-        for _ in range(rounds):
-            told = self._told(self._logits(state), neighbours, grid, turns, allowed)
-            hidden = self.state(self.norm(state)) + self.told(told) + where
-            state = state + self.down(F.gelu(hidden))
-            outcome.append(self._allowed(self._logits(state), allowed))
-        return outcome
+        # A tensor, so that a graph of this holds for puzzles with and without missing pieces.
+        pieces = content.new_ones(content.shape[-2]).sum() / turns
+        missing = pieces < features.new_ones(features.shape[0]).sum()
+        return state, Board(self.where(place), missing)
 
-    def _logits(self, state: Tensor) -> Tensor:
+    def round(
+        self,
+        state: Tensor,
+        board: Board,
+        neighbours: Neighbours,
+        grid: tuple[int, int],
+        turns: int = 1,
+        allowed: Tensor | None = None,
+    ) -> Tensor:
+        """The state after one more round."""
+        told = self._told(self.logits(state), neighbours, grid, turns, allowed, board.missing)
+        hidden = self.state(self.norm(state)) + self.told(told) + board.where
+        return state + self.down(F.gelu(hidden))
+
+    def logits(self, state: Tensor) -> Tensor:
+        """``(*batch, labels, slots)``."""
         with torch.autocast(state.device.type, enabled=False):
             return F.linear(state, self.logit.weight, self.logit.bias)[..., 0]
 
@@ -86,15 +117,15 @@ class Placing(nn.Module):
         grid: tuple[int, int],
         turns: int,
         allowed: Tensor | None,
+        missing: Tensor,
     ) -> Tensor:
         """What is said about each label at each slot, ``(*batch, labels, slots, 19)``."""
-        rows, columns = grid
         logits = self._allowed(logits, allowed)
-        labels = logits.shape[-2]
-        missing = labels // turns < rows * columns
         of_piece = (logits.unflatten(-2, (-1, turns)).movedim(-2, -1).flatten(-2)).log_softmax(-1)
         of_piece = of_piece.unflatten(-1, (-1, turns)).movedim(-1, -2).flatten(-3, -2)
-        empty = self.empty[0 if missing else 1].expand(*logits.shape[:-2], 1, logits.shape[-1])
+        empty = torch.where(missing, self.empty[0], self.empty[1]).expand(
+            *logits.shape[:-2], 1, logits.shape[-1]
+        )
         of_slot = torch.cat([logits, empty.to(logits.dtype)], -2).log_softmax(-2)[..., :-1, :]
         beliefs = torch.stack([of_piece, of_slot], -3).exp()  # (*batch, 2, labels, slots)
         nobody = (1 - beliefs.sum(-2)).clamp(0, 1)  # (*batch, 2, slots)
@@ -108,7 +139,7 @@ class Placing(nn.Module):
             none = neighbours.none[..., side, :, None, :, None] * alone[..., None, :, None, :]
             heard.append((probability.float() + none + FAINT).log() / 4)
         said = torch.stack(heard, -5).flatten(-5, -3)  # (*batch, 16, labels, slots)
-        own = torch.stack([of_piece, of_slot, torch.full_like(of_slot, float(missing))], -3)
+        own = torch.stack([of_piece, of_slot, missing.to(of_slot.dtype).expand_as(of_slot)], -3)
         return torch.cat([said, own.clamp(-30, 30) / 4], -3).movedim(-3, -1)
 
     @staticmethod
@@ -116,14 +147,15 @@ class Placing(nn.Module):
         return logits if allowed is None else logits.masked_fill(~allowed[..., None], -1e4)
 
 
-def slot_features(grid: tuple[int, int], pieces: int, device: torch.device) -> Tensor:
+def slot_features(grid: tuple[int, int], device: torch.device) -> Tensor:
     """The distance of each slot from the four sides, near and far, ``(slots, 14)``."""
     rows, columns = grid
-    row = torch.arange(rows, device=device).repeat_interleave(columns).float()
-    column = torch.arange(columns, device=device).repeat(rows).float()
-    away = torch.stack([row, rows - 1 - row, column, columns - 1 - column], -1)
-    size = torch.tensor([rows / 8, columns / 8], device=device).expand(len(row), 2)
-    length = torch.tensor([rows, rows, columns, columns], device=device)
+    down, right = (torch.arange(length, device=device, dtype=torch.float32) for length in grid)
+    height, width = (torch.ones_like(line).sum() for line in (down, right))  # in a graph they are not fixed
+    row, column = (x.expand(rows, columns).flatten() for x in (down[:, None], right))
+    away = torch.stack([row, height - 1 - row, column, width - 1 - column], -1)
+    size = torch.stack([height, width]).expand(row.shape[0], 2) / 8
+    length = torch.stack([height, height, width, width])
     return torch.cat([torch.exp(-away), torch.exp(-away / 4), away / length, size], -1)
 
 

@@ -67,25 +67,36 @@ def read_pieces(
     views = Views(*(torch.stack(parts) for parts in zip(*every, strict=True)))
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         reading = network(views, grid, turned=turned)
-    return evidence_of(reading, grid, turned=turned)
-
-
-def evidence_of(reading: Reading, grid: tuple[int, int], *, turned: bool = False) -> list[Evidence]:
-    """The evidence of each puzzle of a batch."""
-    turns = 4 if turned else 1
-    places = reading.logits[-1].float().unflatten(1, (-1, turns)).flatten(2).log_softmax(-1)
-    places = places.unflatten(-1, (turns, -1)).flatten(1, 2)
     if turned:
-        after = reading.matches[0].after_first().clamp(min=FLOOR)
-        labels = torch.arange(after.shape[1], device=after.device)
-        right, below = (
-            _beside(after, after, _side(labels, first), _side(labels, (first + 2) % 4)) for first in (0, 3)
-        )
-    else:
-        right, below = (
-            _beside(match.after_first().clamp(min=FLOOR), match.before_second().clamp(min=FLOOR))
-            for match in reading.matches
-        )
+        return _turned_evidence(reading, grid)
+    across, down = ((match.after_first(), match.before_second()) for match in reading.matches)
+    return upright_evidence(reading.logits[-1], across, down, grid)
+
+
+def upright_evidence(
+    logits: Tensor, across: tuple[Tensor, Tensor], down: tuple[Tensor, Tensor], grid: tuple[int, int]
+) -> list[Evidence]:
+    """Of logits ``(batch, n, slots)`` and log-probabilities ``(batch, n, n + 1)`` of what meets each border.
+
+    Those of an axis are of the piece after each piece, and of the piece before it.
+    """
+    right, below = (_beside(*(log_probs.clamp(min=FLOOR) for log_probs in axis)) for axis in (across, down))
+    return _evidence(logits.float().log_softmax(-1), right, below, grid, 1)
+
+
+def _turned_evidence(reading: Reading, grid: tuple[int, int]) -> list[Evidence]:
+    places = reading.logits[-1].float().unflatten(1, (-1, 4)).flatten(2).log_softmax(-1)
+    after = reading.matches[0].after_first().clamp(min=FLOOR)
+    labels = torch.arange(after.shape[1], device=after.device)
+    right, below = (
+        _beside(after, after, _side(labels, first), _side(labels, (first + 2) % 4)) for first in (0, 3)
+    )
+    return _evidence(places.unflatten(-1, (4, -1)).flatten(1, 2), right, below, grid, 4)
+
+
+def _evidence(
+    places: Tensor, right: Tensor, below: Tensor, grid: tuple[int, int], turns: int
+) -> list[Evidence]:
     arrays = [x.double().cpu().numpy() for x in (places, right, below)]
     return [Evidence(grid, turns, *each) for each in zip(*arrays, strict=True)]
 

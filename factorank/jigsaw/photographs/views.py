@@ -47,14 +47,14 @@ class Views(NamedTuple):
 
 
 def views_of(pieces: Tensor, *, turned: bool = False) -> Views:
-    """Views of pieces, uint8 ``(*batch, n, height, width, 3)``; those that may be turned are square.
+    """Views of pieces of 0 to 255, ``(*batch, n, height, width, 3)``; those that may be turned are square.
 
     >>> views = views_of(torch.zeros(9, 20, 30, 3, dtype=torch.uint8))
     >>> views.turned.shape, views.borders.shape, views.steps.shape
     (torch.Size([9, 4, 3, 32, 32]), torch.Size([9, 4, 24, 32]), torch.Size([2, 9, 9, 2]))
     """
     may_turn, batch = turned, pieces.shape[:-3]
-    native = scaled_down((pieces.flatten(0, -4).movedim(-1, 1).float() - 127.5) / 64)
+    native = (scaled_down(pieces).flatten(0, -4).movedim(-1, 1) - 127.5) / 64
     small = resize(native, (PIECE, PIECE))
     views, borders, rims = [], [], []
     for turn in range(4):
@@ -116,10 +116,14 @@ def _inverse(matrices: Tensor) -> Tensor:
     return columns / (a * b.cross(c, dim=-1)).sum(-1)[..., None, None]
 
 
-def scaled_down(pixels: Tensor) -> Tensor:
-    """Pieces ``(pieces, 3, height, width)`` with no side longer than :data:`NATIVE`."""
-    height, width = pixels.shape[-2:]
-    return resize(pixels, (min(height, NATIVE), min(width, NATIVE)))
+def scaled_down(pieces: Tensor) -> Tensor:
+    """Pieces ``(*batch, n, height, width, 3)`` in float32, with no side longer than :data:`NATIVE`."""
+    height, width = pieces.shape[-3:-1]
+    size = min(height, NATIVE), min(width, NATIVE)
+    if size == (height, width):
+        return pieces.float()
+    scaled = resize(pieces.flatten(0, -4).movedim(-1, 1).float(), size)
+    return scaled.movedim(1, -1).unflatten(0, pieces.shape[:-3])
 
 
 def resize(pixels: Tensor, size: tuple[int, int]) -> Tensor:

@@ -93,7 +93,7 @@ def test_upright_neighbours_are_read_from_both_sides():
 
 
 def test_slots_are_told_apart_and_mirrored():
-    features = slot_features((3, 4), 12, torch.device("cpu"))
+    features = slot_features((3, 4), torch.device("cpu"))
     assert len(features.unique(dim=0)) == 12
     swapped = features[:, [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 12, 13]]
     assert torch.allclose(features.flip(0), swapped)  # turned by half, the sides change places
