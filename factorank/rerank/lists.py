@@ -6,7 +6,7 @@ else. They stand at random among themselves, as in the paper, or sorted, best fi
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -41,6 +41,18 @@ class Lists:
     def to(self, device: torch.device) -> "Lists":
         """The same lists on a device."""
         return self._each(lambda tensor: tensor.to(device))
+
+    def cut(self, n: int) -> "Lists":
+        """The lists with room for n items, which none of them exceeds."""
+        width = self.items.shape[1]
+        if n == width:
+            return self
+        if n > width:
+            items = torch.nn.functional.pad(self.items, (0, n - width), value=-1)
+            return replace(self, items=items)
+        features = None if self.features is None else self.features[:, :n]
+        identity = None if self.identity is None else self.identity[:, :n]
+        return replace(self, items=self.items[:, :n], features=features, identity=identity)
 
     def repeated(self, times: int) -> "Lists":
         """Each row so many times, one after the other."""

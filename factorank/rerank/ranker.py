@@ -19,10 +19,10 @@ from factorank.rerank.first_stage import FirstStage
 from factorank.rerank.graph import export_ranker
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists
+from factorank.rerank.long_lists import LONGEST, places_of_any_length
 from factorank.rerank.objective import reads_ratings
-from factorank.rerank.observations import known_items, read_histories
-from factorank.rerank.place_probabilities import mode_or_sample, place_probabilities
-from factorank.rerank.recommending import Histories, candidates_for, choose_blend
+from factorank.rerank.place_probabilities import mode_or_sample
+from factorank.rerank.recommending import choose_blend, ranks_any_length, recommended
 from factorank.rerank.request import NewItems, read_request
 from factorank.rerank.reranking import REFERENCES, By, Query, Reranking, mean_place, state
 from factorank.rerank.settings import Setting, preset
@@ -154,20 +154,22 @@ class Ranker:
         The answer has observed items in the observed order, exactly. It does not depend on the order of
         ``items``. What has no effect (a single rating for a ranker that reads the order, ``new`` items that
         no list holds) is warned of with :class:`factorank.errors.RankerWarning`. Items that are not in the
-        catalogue, items listed or observed twice, and lists longer than the model's n raise a
-        :class:`FactorankError`; an empty list has an empty answer.
+        catalogue, items listed or observed twice, and lists of more than 500 items raise a
+        :class:`FactorankError`. Places in lists longer than the model's n are estimates
+        (:mod:`factorank.rerank.long_lists`). An empty list has an empty answer.
         """
         query = Query(k=k, by=by, nfe=nfe, references=references, samples=samples, level=level)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
         seed = int(seeds_of(generator, 1))
         lists, names, single = read_request(
-            self.catalogue, self.model.n, items, observed, new or {}, seed, self.told, self.rating_range
+            self.catalogue, self.longest, items, observed, new or {}, seed, self.told, self.rating_range
         )
         lists = lists.to(self.device)
         if lists.relevance is not None:
             shift, scale = self.units
             lists.relevance = (lists.relevance + shift) * scale
         longest = int((lists.items >= 0).sum(-1).max()) if len(lists) else 0
+        lists = lists.cut(max(longest, self.model.n))
         parts = [
             state(order, places, lists.part(rows).is_observed, query)
             for rows, order, places in self.answers(lists, query, generator=generator)
@@ -202,22 +204,7 @@ class Ranker:
         self.check_count(k)
         query = Query(k=k, references=references, level=level)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
-        seed = int(seeds_of(generator, 1))
-        items, ratings, single = read_histories(self.catalogue, observed, seed, self.told, self.rating_range)
-        shift, scale = self.units
-        histories = Histories(items, (ratings + shift) * scale)
-        banned = known_items(self.catalogue, forbidden)
-        parts, names = [], []
-        for rows in torch.arange(len(items)).split(1024):
-            same = torch.Generator().manual_seed(seed)  # for every part: rows do not depend on one another
-            listed = candidates_for(self, histories.part(rows), query, forbidden=banned, generator=same)
-            order = listed.order(self.gain_table(listed.items.shape[1]), self.blend)
-            unobserved = torch.zeros_like(listed.items, dtype=torch.bool)
-            parts.append(state(order[:, :k], listed.places, unobserved, query))
-            names += [[self.catalogue.ids[i] for i in row if i >= 0] for row in listed.items.tolist()]
-        answer = Reranking.joined(parts, k, query)
-        answer.names = names
-        return answer[0] if single else answer
+        return recommended(self, observed, query, forbidden, int(seeds_of(generator, 1)))
 
     def answers(
         self, lists: Lists, query: Query, *, generator: torch.Generator
@@ -241,8 +228,9 @@ class Ranker:
                 " has; this one has learnt one evaluation, given the observed items",
                 parameter="nfe",
             )
-        table, ties = self.gain_table(model.n).to(self.device), seeds_of(generator, 1, self.device)
-        probabilities = place_probabilities(model, lists, query, kind=self.reference, generator=generator)
+        table = self.gain_table(lists.items.shape[1]).to(self.device)
+        ties = seeds_of(generator, 1, self.device)
+        probabilities = places_of_any_length(model, lists, query, kind=self.reference, generator=generator)
         for rows, places in probabilities:
             part = lists.part(rows)
             present = part.items >= 0
@@ -275,6 +263,11 @@ class Ranker:
         if n not in self._gain_tables:
             self._gain_tables[n] = gain_table(stretched(self.gains, n))
         return self._gain_tables[n]
+
+    @property
+    def longest(self) -> int:
+        """The longest list that it takes: more than the model's n where chunks of it can be ranked."""
+        return max(self.model.n, LONGEST) if ranks_any_length(self) else self.model.n
 
     @property
     def told(self) -> str:

@@ -7,7 +7,7 @@ probability of the first k) is that among the candidates, not counting the histo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,12 +18,15 @@ from factorank.models import PermutationLaw
 from factorank.rerank.expected_gain import expected_gain
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists, list_reference
+from factorank.rerank.observations import known_items, read_histories
 from factorank.rerank.place_probabilities import list_law
-from factorank.rerank.reranking import Query
+from factorank.rerank.reranking import Query, Reranking, state
 
 if TYPE_CHECKING:
     from factorank.rerank.ranker import Ranker
 
+ROWS = 1024
+"""Users at a time."""
 DRAWS = 128
 """Orders of a list that are drawn, over all references, for the places of the candidates."""
 
@@ -71,6 +74,29 @@ class Candidates(NamedTuple):
         score = _standard(self.scores, present) + blend * _standard(gain, present)
         order = torch.where(present, score, -torch.inf).argsort(dim=-1, descending=True, stable=True)
         return torch.where(present, order, -1)
+
+
+def recommended(
+    ranker: "Ranker", observed: Any, query: Query, forbidden: Sequence[Any], seed: int
+) -> Reranking:
+    """The answer of :meth:`factorank.Ranker.recommend`."""
+    items, ratings, single = read_histories(
+        ranker.catalogue, observed, seed, ranker.told, ranker.rating_range
+    )
+    shift, scale = ranker.units
+    histories = Histories(items, (ratings + shift) * scale)
+    banned, ids, k = known_items(ranker.catalogue, forbidden), ranker.catalogue.ids, query.k
+    parts, names = [], []
+    for rows in torch.arange(len(items)).split(ROWS):
+        same = torch.Generator().manual_seed(seed)  # for every part: rows do not depend on one another
+        listed = candidates_for(ranker, histories.part(rows), query, forbidden=banned, generator=same)
+        order = listed.order(ranker.gain_table(listed.items.shape[1]), ranker.blend)
+        unobserved = torch.zeros_like(listed.items, dtype=torch.bool)
+        parts.append(state(order[:, :k], listed.places, unobserved, query))
+        names += [[ids[i] for i in row if i >= 0] for row in listed.items.tolist()]
+    answer = Reranking.joined(parts, k, query)
+    answer.names = names
+    return answer[0] if single else answer
 
 
 def candidates_for(

@@ -130,9 +130,7 @@ def _row(
         if place_of.setdefault(item_key(catalogue, name), len(names)) == len(names):
             names.append(name)
     if len(names) > n:
-        raise FactorankError(
-            f"{where} has {len(names)} items, observed ones included; the model ranks up to {n}"
-        )
+        raise FactorankError(f"{where} has {len(names)} items, observed ones included; up to {n} are ranked")
     observed = [place_of[item_key(catalogue, name)] for name, _ in preferred]
     if len(set(observed)) < len(observed):
         twice = next(names[place] for place in observed if observed.count(place) > 1)

@@ -227,7 +227,7 @@ class Batches:
             Query(k=k)
             reads = (0, ranker.told, ranker.rating_range)
             if what == "rerank":
-                read_request(ranker.catalogue, ranker.model.n, told[0], told[1], more or {}, *reads)
+                read_request(ranker.catalogue, ranker.longest, told[0], told[1], more or {}, *reads)
             else:
                 read_histories(ranker.catalogue, told[0], *reads)
                 known_items(ranker.catalogue, more, "forbidden")

@@ -114,7 +114,11 @@ def test_ratings_of_a_user_ties_and_nan(masked):
         ([100, 101], [101, 101], "observes 101 more than once"),
         ([100, 101], [101, "item 1"], "observes 101 more than once"),
         ([100], [998], "holds 998"),
-        (list(range(100, 109)), None, "has 9 items, observed ones included; the model ranks up to 8"),
+        (
+            list(range(612)),
+            None,
+            "has 612 items, observed ones included; up to 500 are ranked",
+        ),
         ([[100, 101], [102]], [[100]], "2 lists of items but 1 of observed"),
     ],
 )
