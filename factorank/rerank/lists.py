@@ -22,7 +22,9 @@ class Lists:
     list, best first, -1 after the end. ``features (rows, n, f)`` are those of items that have no embedding,
     or None. ``relevance (rows, r)`` is that of the observed items, NaN where there is no rating, or None.
     ``identity (rows, n)`` is what the random numbers of items go by where that is not ``items``, or None: new
-    items share one id.
+    items share one id. Where an answer has conditions: ``pinned (rows, n)`` is the place that an item must
+    take, -1 for any; ``hidden (rows, n)`` says which observed items are not shown; ``group (rows, n)`` is the
+    number of an item's group, -1 for none.
     """
 
     items: Tensor
@@ -30,6 +32,9 @@ class Lists:
     features: Tensor | None = None
     relevance: Tensor | None = None
     identity: Tensor | None = None
+    pinned: Tensor | None = None
+    hidden: Tensor | None = None
+    group: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -44,15 +49,11 @@ class Lists:
 
     def cut(self, n: int) -> "Lists":
         """The lists with room for n items, which none of them exceeds."""
-        width = self.items.shape[1]
-        if n == width:
+        if n == self.items.shape[1]:
             return self
-        if n > width:
-            items = torch.nn.functional.pad(self.items, (0, n - width), value=-1)
-            return replace(self, items=items)
-        features = None if self.features is None else self.features[:, :n]
-        identity = None if self.identity is None else self.identity[:, :n]
-        return replace(self, items=self.items[:, :n], features=features, identity=identity)
+        names = ("items", "features", "identity", "pinned", "hidden", "group")
+        parts = {name: part[:, :n] for name in names if (part := getattr(self, name)) is not None}
+        return replace(self, **parts)
 
     def repeated(self, times: int) -> "Lists":
         """Each row so many times, one after the other."""
@@ -73,6 +74,12 @@ class Lists:
         return several | ((self.observed >= 0) & ~self.relevance.isnan()).any(-1, keepdim=True)
 
     @property
+    def shown(self) -> Tensor:
+        """Which places of the list hold an item that is shown, bool ``(rows, n)``."""
+        present = self.items >= 0
+        return present if self.hidden is None else present & ~self.hidden
+
+    @property
     def is_observed(self) -> Tensor:
         """Which places of the list are observed, bool ``(rows, n)``."""
         return self.by_place(torch.ones_like(self.observed, dtype=torch.bool), False)
@@ -89,6 +96,7 @@ class Lists:
 
 def list_reference(lists: Lists, keys: Tensor, *, kind: str = "random") -> Tensor:
     """References ``(rows, n)``: the observed places, the others, the padding, each sorted by ``keys``.
+    Pinned places come before the padding, in their order.
 
     With ``kind="sorted"`` the observed places stand in the observed order, best first. One observed item
     without its rating carries no information and is treated as none: r = 1 is the same law as r = 0.
@@ -97,7 +105,10 @@ def list_reference(lists: Lists, keys: Tensor, *, kind: str = "random") -> Tenso
     if kind == "sorted" and r:
         rank = torch.arange(r, device=keys.device, dtype=keys.dtype) / r
         first_keys = lists.by_place(rank.expand(len(lists), r), 0.0)
-    return observed_first(lists.is_observed & lists.informative, first_keys, keys + (lists.items < 0))
+    last = (lists.items < 0) * 3.0
+    if lists.pinned is not None:
+        last = last + torch.where(lists.pinned >= 0, 1 + lists.pinned / lists.items.shape[-1] - keys, 0.0)
+    return observed_first(lists.is_observed & lists.informative, first_keys, keys + last)
 
 
 def sorted_reference(order: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:

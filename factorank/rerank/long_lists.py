@@ -15,11 +15,13 @@ from factorank.errors import FactorankError
 from factorank.models import PermutationModel
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists, list_reference
-from factorank.rerank.place_probabilities import list_law, place_probabilities
+from factorank.rerank.place_probabilities import conditioned_places, list_law, place_probabilities
 from factorank.rerank.reranking import Query
 
 LONGEST = 500
 """The longest list that can be asked for."""
+DRAWS = 64
+"""Of an autoregressive law, for the places of a chunk."""
 ROUNDS = 8
 """Of bringing the sums of rows and of columns to one."""
 
@@ -56,63 +58,84 @@ def places_of_any_length(
 def long_places(
     model: PermutationModel, lists: Lists, query: Query, *, kind: str, generator: torch.Generator
 ) -> Tensor:
-    """Place probabilities ``(1, m, m)`` of one list ``(1, m)`` of more items than the model takes."""
+    """Place probabilities ``(1, m, m)`` of one list ``(1, m)`` of more items than the model takes.
+
+    As :func:`place_probabilities` gives them: among the items that are shown and not pinned.
+    """
     m, n, device = lists.items.shape[1], model.n, lists.items.device
+    seeds = seeds_of(generator, query.references, device)
+    deals = [dealt_chunks(lists, n, seed) for seed in seeds]
+    chunks = [chunk for deal in deals for chunk in deal]
+    part = _rows(lists, chunks, n)
+    which = torch.arange(len(seeds), device=device).repeat_interleave(len(deals[0]))
+    keys = part.keys(seeds)[torch.arange(len(chunks), device=device), which]
+    reference = list_reference(part, keys, kind=kind)
+    law = list_law(model, part, reference, 1 if not model.causal else None)
+    if part.hidden is None:
+        places = law.marginals(samples=None if law.nfe == 1 else DRAWS, generator=generator)
+    else:
+        places = conditioned_places(law, part, reference)
+    places = places.gather(-2, reference.argsort(-1)[..., None].expand_as(places))
+    ranked = lists.shown[0] if lists.pinned is None else lists.shown[0] & (lists.pinned[0] < 0)
+    whole = int(ranked.sum())
+    total, seen = torch.zeros(m, whole, device=device), torch.zeros(m, device=device)
+    for row, (chunk, _) in enumerate(chunks):
+        size = int(part.shown[row].sum())
+        total.index_add_(0, chunk, places[row, : len(chunk), :size] @ _stretch(size, whole, device))
+        seen.index_add_(0, chunk, torch.ones(len(chunk), device=device))
+    own = (total / seen.clamp(min=1)[:, None])[ranked]
+    for _ in range(ROUNDS):
+        own = own / own.sum(0, keepdim=True).clamp(min=1e-12)
+        own = own / own.sum(1, keepdim=True).clamp(min=1e-12)
+    result = torch.zeros(1, m, m, device=device)
+    result[0, ranked, :whole] = own
+    return result
+
+
+def dealt_chunks(lists: Lists, n: int, seed: Tensor) -> list[tuple[Tensor, int]]:
+    """The places of one list dealt into chunks of up to n: observed ones first, best first, and how many."""
+    device = lists.items.device
     observed = lists.observed[0][lists.observed[0] >= 0]
-    is_free = ~lists.is_observed[0]
+    is_free = ~lists.is_observed[0] if lists.pinned is None else ~lists.is_observed[0] & (lists.pinned[0] < 0)
     free = is_free.nonzero()[:, 0]
     kept = min(len(observed), n // 2)
-    count = -(-len(free) // (n - kept)) if len(free) else 1
-    seeds = seeds_of(generator, query.references, device)
-    total, seen = torch.zeros(m, m, device=device), torch.zeros(m, device=device)
-    if len(free) == 0 or len(observed) > n // 2:
-        count = max(count, -(-len(observed) // max(kept, 1)))  # every observed item is in some chunk
-    for seed in seeds:
-        dealt = free[lists.keys(seed[None])[0, 0, free].argsort()]
-        chunks, shown = [], []
-        for chunk in range(count):
-            at = (torch.arange(kept, device=device) * count + chunk) * len(observed) // max(kept * count, 1)
-            anchors = observed[at]
-            own = torch.cat([anchors, dealt[chunk::count]])
-            chunks.append(own)
-            shown.append(torch.arange(len(anchors), device=device))
-        part = _rows(lists, chunks, shown, n)
-        reference = list_reference(part, part.keys(seed[None])[:, 0], kind=kind)
-        law = list_law(model, part, reference, 1 if not model.causal else None)
-        places = law.marginals(samples=None if law.nfe == 1 else 64, generator=generator)
-        places = places.gather(-2, reference.argsort(-1)[..., None].expand_as(places))
-        for row, own in enumerate(chunks):
-            size = len(own)
-            total.index_add_(0, own, places[row, :size, :size] @ _stretch(size, m, device))
-            seen.index_add_(0, own, torch.ones(size, device=device))
-    places = total / seen.clamp(min=1)[:, None]
-    for _ in range(ROUNDS):
-        places = places / places.sum(0, keepdim=True).clamp(min=1e-12)
-        places = places / places.sum(1, keepdim=True).clamp(min=1e-12)
-    return places[None]
+    count = max(1, -(-len(free) // (n - kept)))
+    if len(observed) > n // 2:
+        count = max(count, -(-len(observed) // kept))  # every observed item is in some chunk
+    dealt = free[lists.keys(seed[None])[0, 0, free].argsort()]
+    chunks = []
+    for chunk in range(count):
+        at = (torch.arange(kept, device=device) * count + chunk) * len(observed) // max(kept * count, 1)
+        chunks.append((torch.cat([observed[at], dealt[chunk::count]]), kept))
+    return chunks
 
 
-def _rows(lists: Lists, chunks: list[Tensor], shown: list[Tensor], n: int) -> Lists:
+def _rows(lists: Lists, chunks: list[tuple[Tensor, int]], n: int) -> Lists:
     """The chunks of a list as rows of n items, of which the first ones are observed, best first."""
 
-    def padded(rows: list[Tensor], width: int, fill: float) -> Tensor:
-        return torch.stack([torch.nn.functional.pad(row, (0, width - len(row)), value=fill) for row in rows])
+    def padded(values: Tensor, width: int, fill: float) -> Tensor:
+        rows = [values[chunk[:width]] for chunk, _ in chunks]
+        last = (0, 0) * (values.ndim - 1)
+        return torch.stack(
+            [torch.nn.functional.pad(row, (*last, 0, width - len(row)), value=fill) for row in rows]
+        )
 
-    items, width = lists.items[0], max(len(row) for row in shown)
-    features = identity = relevance = None
-    if lists.features is not None:
-        features = torch.stack(
-            [torch.nn.functional.pad(lists.features[0, own], (0, 0, 0, n - len(own))) for own in chunks]
-        )
-    if lists.identity is not None:
-        identity = padded([lists.identity[0, own] for own in chunks], n, -1)
+    def own(values: Tensor | None, fill: float) -> Tensor | None:
+        return None if values is None else padded(values[0], n, fill)
+
+    kept = chunks[0][1]
+    items = padded(lists.items[0], n, -1)
+    relevance = None
     if lists.relevance is not None:
-        rated = lists.by_place(lists.relevance, torch.nan)[0]
-        relevance = padded(
-            [rated[own[: len(row)]] for own, row in zip(chunks, shown, strict=True)], width, torch.nan
-        )
+        relevance = padded(lists.by_place(lists.relevance, torch.nan)[0], kept, torch.nan)
+    observed = torch.arange(kept, device=items.device).expand(len(chunks), kept)
     return Lists(
-        padded([items[own] for own in chunks], n, -1), padded(shown, width, -1), features, relevance, identity
+        items,
+        observed,
+        own(lists.features, 0),
+        relevance,
+        own(lists.identity, -1),
+        hidden=own(lists.hidden, 0),
     )
 
 

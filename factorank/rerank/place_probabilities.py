@@ -11,9 +11,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from factorank.distributions.places import code_places
 from factorank.errors import ModelError
 from factorank.models import PermutationLaw, PermutationModel
 from factorank.permutations import inverse
+from factorank.rerank.constraints import shown_places
 from factorank.rerank.encoder import ItemList
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists, list_reference
@@ -49,10 +51,28 @@ def place_probabilities(
         repeated = part.repeated(count)
         reference = list_reference(repeated, part.keys(seeds).flatten(0, 1), kind=kind)
         law = list_law(model, repeated, reference, query.nfe)
-        places = law.marginals(samples=None if law.nfe == 1 else samples, generator=generator)
+        if part.pinned is None and part.hidden is None:
+            places = law.marginals(samples=None if law.nfe == 1 else samples, generator=generator)
+        else:
+            places = conditioned_places(law, repeated, reference)
         place_of = inverse(reference, check=False)[..., None].expand_as(places)
         places = places.gather(-2, place_of)
         yield rows, places if count == 1 else places.unflatten(0, (len(part), count)).mean(1)
+
+
+def conditioned_places(law: PermutationLaw, lists: Lists, reference: Tensor) -> Tensor:
+    """Places ``(rows, n, n)`` of the reference's items among those that are shown and not pinned; pinned and
+    hidden ones come last."""
+    if law.nfe != 1 or law.model.causal:
+        raise ModelError("pinned and hidden items need a masked ranker at one evaluation")
+    values = law.log_table().exp()  # type: ignore[attr-defined]
+    if lists.pinned is not None:  # the last slot, behind the others
+        last = torch.eye(values.shape[-1], device=values.device, dtype=values.dtype)
+        pinned = lists.pinned.gather(-1, reference) >= 0
+        values = torch.where(pinned[..., None], last, values)
+    if lists.hidden is None:
+        return code_places("insertion", values)
+    return shown_places(values, lists.hidden.gather(-1, reference))
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Ranker: learn from ratings how users order items, and re-rank lists for users who have ordered some."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,22 +9,21 @@ import torch
 from torch import Tensor
 
 from factorank.data.ratings import Ratings, as_ratings
-from factorank.errors import FactorankError, ModelError
+from factorank.errors import FactorankError
 from factorank.models import PermutationModel
 from factorank.rerank import saving
+from factorank.rerank.answering import reranked
 from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.choosing import chosen_setting, preset_for
-from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by, stretched
+from factorank.rerank.expected_gain import gain_table, stretched
 from factorank.rerank.first_stage import FirstStage
 from factorank.rerank.graph import export_ranker
 from factorank.rerank.keys import seeds_of
-from factorank.rerank.lists import Lists
-from factorank.rerank.long_lists import LONGEST, places_of_any_length
+from factorank.rerank.long_lists import LONGEST
 from factorank.rerank.objective import reads_ratings
-from factorank.rerank.place_probabilities import mode_or_sample
 from factorank.rerank.recommending import choose_blend, ranks_any_length, recommended
-from factorank.rerank.request import NewItems, read_request
-from factorank.rerank.reranking import REFERENCES, By, Query, Reranking, mean_place, state
+from factorank.rerank.request import NewItems
+from factorank.rerank.reranking import REFERENCES, By, Query, Reranking
 from factorank.rerank.settings import Setting, preset
 from factorank.rerank.training import train_model
 from factorank.rerank.users import save_users
@@ -132,6 +131,10 @@ class Ranker:
         samples: int | None = 64,
         level: float = 0.8,
         new: NewItems | None = None,
+        pinned: Any = None,
+        forbidden: Any = (),
+        groups: Mapping[Any, Any] | None = None,
+        most: int = 1,
         generator: torch.Generator | None = None,
     ) -> Reranking:
         """Rank lists of items for users who have ordered some items.
@@ -147,6 +150,11 @@ class Ranker:
                 information.
             new: features of items that training did not have, by item: a mapping from names of features to
                 numbers, or all the numbers.
+            pinned: a mapping from items to their places, from 0 on; the others are ranked given these
+                (:mod:`factorank.rerank.constraints`). Items that the list leaves out join it.
+            forbidden: items that are not shown. Where they are observed, they still say what the user
+                prefers. Pinned and forbidden are one for all lists, or a list with one for each.
+            groups: a mapping from items to labels: of the first k at most ``most`` have the same label.
             generator: decides the references and ties, together with the items; without one every call uses
                 the same seed.
             k, by, nfe, references, samples, level: see :class:`factorank.rerank.Query`.
@@ -158,25 +166,10 @@ class Ranker:
         :class:`FactorankError`. Places in lists longer than the model's n are estimates
         (:mod:`factorank.rerank.long_lists`). An empty list has an empty answer.
         """
-        query = Query(k=k, by=by, nfe=nfe, references=references, samples=samples, level=level)
+        query = Query(k=k, by=by, nfe=nfe, references=references, samples=samples, level=level, most=most)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
-        seed = int(seeds_of(generator, 1))
-        lists, names, single = read_request(
-            self.catalogue, self.longest, items, observed, new or {}, seed, self.told, self.rating_range
-        )
-        lists = lists.to(self.device)
-        if lists.relevance is not None:
-            shift, scale = self.units
-            lists.relevance = (lists.relevance + shift) * scale
-        longest = int((lists.items >= 0).sum(-1).max()) if len(lists) else 0
-        lists = lists.cut(max(longest, self.model.n))
-        parts = [
-            state(order, places, lists.part(rows).is_observed, query)
-            for rows, order, places in self.answers(lists, query, generator=generator)
-        ]
-        answer = Reranking.joined(parts, longest, query)
-        answer.names = names
-        return answer[0] if single else answer
+        asked = {"new": new or {}, "pinned": pinned, "forbidden": forbidden, "groups": groups}
+        return reranked(self, items, observed, query, **asked, generator=generator)  # type: ignore[arg-type]
 
     def recommend(
         self,
@@ -184,6 +177,8 @@ class Ranker:
         k: int = 10,
         *,
         forbidden: Sequence[Any] = (),
+        groups: Mapping[Any, Any] | None = None,
+        most: int = 1,
         references: int = REFERENCES,
         level: float = 0.8,
         generator: torch.Generator | None = None,
@@ -199,48 +194,12 @@ class Ranker:
                 mapping from items to ratings; a list of these for many users. Nobody's, if None.
             k: how many, at most half of the model's n.
             forbidden: items that must not be recommended.
-            references, level, generator: as for :meth:`rerank`.
+            groups, most, references, level, generator: as for :meth:`rerank`.
         """
         self.check_count(k)
-        query = Query(k=k, references=references, level=level)
+        query = Query(k=k, references=references, level=level, most=most)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
-        return recommended(self, observed, query, forbidden, int(seeds_of(generator, 1)))
-
-    def answers(
-        self, lists: Lists, query: Query, *, generator: torch.Generator
-    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Orders ``(rows, n)`` of the places of lists, -1 past the end, and place probabilities
-        ``(rows, n, n)``, in parts of the rows; the lists are on the model's device."""
-        model = self.model
-        if not reads_ratings(model):
-            lists = replace(lists, relevance=None)
-        if query.nfe is None and not model.causal:
-            query = replace(query, nfe=1)
-        aligned = getattr(model.context, "aligned", False)
-        if bool((lists.items < 0).any()) and not (aligned and not model.code.domains_depend_on_n):
-            raise ModelError(
-                f"this ranker takes lists of exactly {model.n} items: shorter ones need an aligned"
-                " layout and an insertion code"
-            )
-        if self.reference == "sorted" and not model.causal and query.nfe != 1:
-            raise ModelError(
-                f"{{parameter={query.nfe}}} needs a ranker with reference='random', as the preset 'paper'"
-                " has; this one has learnt one evaluation, given the observed items",
-                parameter="nfe",
-            )
-        table = self.gain_table(lists.items.shape[1]).to(self.device)
-        ties = seeds_of(generator, 1, self.device)
-        probabilities = places_of_any_length(model, lists, query, kind=self.reference, generator=generator)
-        for rows, places in probabilities:
-            part = lists.part(rows)
-            present = part.items >= 0
-            if query.by in ("gain", "place"):
-                gain = query.by == "gain"
-                score = expected_gain(places, present.sum(-1), table) if gain else -mean_place(places)
-                order = sort_by(score, part.observed, present, part.keys(ties)[:, 0])
-            else:
-                order = mode_or_sample(model, part, query, kind=self.reference, generator=generator)
-            yield rows, order, places
+        return recommended(self, observed, query, forbidden, groups, int(seeds_of(generator, 1)))
 
     def check_count(self, k: int) -> None:
         """Refuse a number of recommendations that :meth:`recommend` does not give."""
@@ -263,6 +222,11 @@ class Ranker:
         if n not in self._gain_tables:
             self._gain_tables[n] = gain_table(stretched(self.gains, n))
         return self._gain_tables[n]
+
+    def relevance(self, ratings: Tensor) -> Tensor:
+        """The relevances of ratings, as :meth:`Ratings.relevance` of the training ratings gives them."""
+        shift, scale = self.units
+        return (ratings + shift) * scale
 
     @property
     def longest(self) -> int:

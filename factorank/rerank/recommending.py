@@ -5,7 +5,7 @@ along the user's order. The others are the candidates. What is stated of an item
 probability of the first k) is that among the candidates, not counting the history.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from factorank.data.ratings import Ratings
 from factorank.errors import FactorankError
 from factorank.models import PermutationLaw
+from factorank.rerank.constraints import diverse_order, group_numbers
 from factorank.rerank.expected_gain import expected_gain
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists, list_reference
@@ -77,23 +78,35 @@ class Candidates(NamedTuple):
 
 
 def recommended(
-    ranker: "Ranker", observed: Any, query: Query, forbidden: Sequence[Any], seed: int
+    ranker: "Ranker",
+    observed: Any,
+    query: Query,
+    forbidden: Sequence[Any],
+    groups: Mapping[Any, Any] | None,
+    seed: int,
 ) -> Reranking:
     """The answer of :meth:`factorank.Ranker.recommend`."""
     items, ratings, single = read_histories(
         ranker.catalogue, observed, seed, ranker.told, ranker.rating_range
     )
-    shift, scale = ranker.units
-    histories = Histories(items, (ratings + shift) * scale)
+    histories = Histories(items, ranker.relevance(ratings))
     banned, ids, k = known_items(ranker.catalogue, forbidden), ranker.catalogue.ids, query.k
+    grouped = None if groups is None else group_numbers(ranker.catalogue, [ids], groups, len(ids))[0]
     parts, names = [], []
     for rows in torch.arange(len(items)).split(ROWS):
         same = torch.Generator().manual_seed(seed)  # for every part: rows do not depend on one another
-        listed = candidates_for(ranker, histories.part(rows), query, forbidden=banned, generator=same)
+        listed = candidates_for(
+            ranker, histories.part(rows), query, forbidden=banned, groups=grouped, generator=same
+        )
         order = listed.order(ranker.gain_table(listed.items.shape[1]), ranker.blend)
         unobserved = torch.zeros_like(listed.items, dtype=torch.bool)
+        named = [[ids[i] for i in row if i >= 0] for row in listed.items.tolist()]
+        if grouped is not None:
+            none = torch.empty((len(order), 0), dtype=torch.int64)
+            numbers = torch.where(listed.items < 0, -1, grouped[listed.items.clamp(min=0)])
+            order = diverse_order(order, Lists(listed.items, none, group=numbers), k, query.most)
         parts.append(state(order[:, :k], listed.places, unobserved, query))
-        names += [[ids[i] for i in row if i >= 0] for row in listed.items.tolist()]
+        names += named
     answer = Reranking.joined(parts, k, query)
     answer.names = names
     return answer[0] if single else answer
@@ -105,9 +118,14 @@ def candidates_for(
     query: Query,
     *,
     forbidden: Sequence[int] = (),
+    groups: Tensor | None = None,
     generator: torch.Generator,
 ) -> Candidates:
-    """The candidates of users with these histories: n less those of the history that the law reads."""
+    """The candidates of users with these histories: n less those of the history that the law reads.
+
+    Where items have ``groups (items,)``, -1 for none, no group has more of the candidates than its share of
+    the first k, so that they hold enough groups if the catalogue does.
+    """
     first = ranker.first_stage
     if first is None:
         raise FactorankError("this ranker has no first stage, so that it cannot recommend; fit it again")
@@ -119,7 +137,10 @@ def candidates_for(
     rows = torch.arange(len(scores))[:, None].expand_as(histories.items)
     mine = histories.items >= 0
     scores[rows[mine], histories.items[mine]] = -torch.inf
-    best = scores.topk(min(ranker.model.n - kept.items.shape[1], scores.shape[1]), dim=-1)
+    count = min(ranker.model.n - kept.items.shape[1], scores.shape[1])
+    if groups is not None:
+        scores = without_excess(scores, groups, max(query.most, count * query.most // query.k))
+    best = scores.topk(count, dim=-1)
     items = torch.where(best.values.isinf(), -1, best.indices)
     # Draws of an autoregressive law depend on the other rows of its batch: each row is one of its own.
     parts = torch.arange(len(items)).split(1 if ranker.model.causal else max(len(items), 1))
@@ -129,6 +150,21 @@ def candidates_for(
         for part in parts
     ]
     return Candidates(items, best.values, torch.cat(places))
+
+
+def without_excess(scores: Tensor, groups: Tensor, most: int) -> Tensor:
+    """Scores ``(rows, items)`` with -inf for all but the ``most`` best items of each group ``(items,)``.
+
+    >>> without_excess(torch.tensor([[3.0, 1.0, 2.0, 0.0]]), torch.tensor([0, 0, 0, -1]), 2)
+    tensor([[3., -inf, 2., 0.]])
+    """
+    scores = scores.clone()
+    for label in groups[groups >= 0].unique().tolist():
+        members = (groups == label).nonzero()[:, 0]
+        if len(members) > most:
+            worst = scores[:, members].topk(len(members) - most, dim=-1, largest=False).indices
+            scores.scatter_(-1, members[worst], -torch.inf)
+    return scores
 
 
 def ranks_any_length(ranker: "Ranker") -> bool:

@@ -4,8 +4,9 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,25 +31,31 @@ NewItems = Mapping[Item, Mapping[str, float] | Sequence[float]]
 def read_request(
     catalogue: Catalogue,
     n: int,
+    longest: int,
     items: Any,
     observed: Any,
     new: NewItems,
     seed: int,
     told: str,
     rating_range: tuple[float, float] | None,
+    pinned: Any = None,
+    forbidden: Any = (),
 ) -> tuple[Lists, Sequence[list[Item]], bool]:
-    """The lists of one user or of many, padded to n; the names of their items; whether it is one user.
+    """The lists of one user or of many, of up to ``longest`` items and padded to n at least; the names of
+    their items; whether it is one user.
 
     ``observed`` of a user is an order, best first, or a mapping from items to ratings, whose ties are broken
     at random, by item and seed. A NaN in it is an item without a rating: it joins the list. The ratings of
     mappings become the ``relevance`` of the lists, unchanged. ``told`` is what the ranker reads: if it is
     "ratings", those outside of ``rating_range`` are refused; if it is "order", one rating alone is warned of.
+    ``pinned`` maps items to their places and joins the list; ``forbidden`` items leave it, and where they are
+    observed they are hidden. Both are one for all lists, or a list with one for each.
     """
     items, observed = at_hand(items), at_hand(observed)
     single = is_one_user(items, observed)
-    if not single and not new:
+    if not single and not new and not pinned and not len(forbidden):
         none = torch.zeros((len(items), 0), dtype=torch.int64)
-        lists = lists_of_arrays(catalogue, n, items, none if observed is None else observed)
+        lists = lists_of_arrays(catalogue, n, longest, items, none if observed is None else observed)
         if lists is not None:
             return lists, _NamesOfIds(catalogue.ids, lists.items), single
     users, observations = [items], [observed]
@@ -60,18 +67,20 @@ def read_request(
             f"there are {len(users)} lists of items but {len(observations)} of observed ones"
         )
     rows = []
+    pins, banned = _each(pinned or {}, len(users), "pinned"), _each(forbidden, len(users), "forbidden")
     for user, (listed, observation) in enumerate(zip(users, observations, strict=True)):
         where = f"list {user}" if len(users) > 1 else "the list"
         names, preferred = preferences(
             catalogue, observation, where, seed, rating_range if told == "ratings" else None
         )
-        rows.append(_row(catalogue, n, as_list(listed), names, preferred, new, where))
+        own = _Asked(as_list(listed), names, preferred, pins[user], as_list(banned[user]), where)
+        rows.append(_row(catalogue, longest, own, new))
     rated = any(isinstance(observation, Mapping) for observation in observations)
     _warn(catalogue, rows, new, told)
     return _padded(catalogue, n, rows, rated), [row.names for row in rows], single
 
 
-def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> Lists | None:
+def lists_of_arrays(catalogue: Catalogue, n: int, longest: int, items: Any, observed: Any) -> Lists | None:
     """The lists of integer ids ``(users, m)`` and ``(users, r)``, -1 pads, without a Python loop.
 
     None where this does not apply: other input, ids that are no integers, or a list at fault, which the loop
@@ -83,7 +92,7 @@ def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> 
     sorted_ids, by = catalogue.sorted_ids
     if listed is None or observed_ids is None or listed.ndim != 2 or observed_ids.ndim != 2:
         return None
-    if len(listed) != len(observed_ids) or listed.shape[1] > n or not listed.shape[1]:
+    if len(listed) != len(observed_ids) or listed.shape[1] > longest or not listed.shape[1]:
         return None
     at = torch.searchsorted(sorted_ids, listed).clamp(max=len(sorted_ids) - 1)
     index = torch.where(sorted_ids[at] == listed, by[at], -1)
@@ -96,7 +105,7 @@ def lists_of_arrays(catalogue: Catalogue, n: int, items: Any, observed: Any) -> 
     places = torch.where(present, place_of.gather(-1, at), -1)
     if bool((present & (sorted_list.gather(-1, at) != observed_ids)).any()) or _faulty(places):
         return None
-    return Lists(torch.nn.functional.pad(index, (0, n - index.shape[1]), value=-1), places)
+    return Lists(torch.nn.functional.pad(index, (0, max(0, n - index.shape[1])), value=-1), places)
 
 
 @dataclass
@@ -108,25 +117,36 @@ class _Row:
     observed: list[int]
     ratings: list[float]
     features: dict[int, list[float]]
+    pinned: dict[int, int]
+    hidden: list[int]
 
 
-def _row(
-    catalogue: Catalogue,
-    n: int,
-    names: list[Item],
-    mentioned: list[Item],
-    preferred: list[tuple[Item, float]],
-    new: NewItems,
-    where: str,
-) -> _Row:
-    """The list of names and of those that the observations mention."""
+class _Asked(NamedTuple):
+    """What is asked for a user: the names to rank, those that observations mention, the items with a
+    preference, the places of pinned items, the names that must not be shown, and what errors call it."""
+
+    names: list[Item]
+    mentioned: list[Item]
+    preferred: list[tuple[Item, float]]
+    pinned: Mapping[Item, int]
+    forbidden: list[Item]
+    where: str
+
+
+def _row(catalogue: Catalogue, n: int, asked: _Asked, new: NewItems) -> _Row:
+    """The list of names, of those that the observations mention, and of those that are pinned."""
+    names, where, preferred = asked.names, asked.where, asked.preferred
+    observing = {item_key(catalogue, name) for name, _ in preferred}
+    banned = {_key_of(name, catalogue, new, where) for name in asked.forbidden}
+    if banned - observing:
+        names = [name for name in names if item_key(catalogue, name) not in banned - observing]
     place_of: dict[Any, int] = {}
     for place, name in enumerate(names):
         if (first := place_of.setdefault(item_key(catalogue, name), place)) != place:
             raise FactorankError(
                 f"{where} holds {name!r} at place {place} and, as {names[first]!r}, at {first}"
             )
-    for name in mentioned:
+    for name in (*asked.mentioned, *asked.pinned):
         if place_of.setdefault(item_key(catalogue, name), len(names)) == len(names):
             names.append(name)
     if len(names) > n:
@@ -144,11 +164,61 @@ def _row(
             features[place] = catalogue.feature_row(name, new[name])
             index = len(catalogue)
         indices.append(index)
-    return _Row(indices, names, observed, [rating for _, rating in preferred], features)
+    hidden = [place_of[key] for key in banned & observing]
+    pinned = _pins(asked, {place_of[item_key(catalogue, name)]: name for name in asked.pinned}, observed)
+    if banned and (
+        forbidden := next((name for name in asked.pinned if item_key(catalogue, name) in banned), None)
+    ):
+        raise FactorankError(f"{where} pins {forbidden!r}, which is forbidden")
+    shown = len(names) - len(hidden)
+    if far := next((name for name, place in asked.pinned.items() if place >= shown), None):
+        raise FactorankError(
+            f"{where} pins {far!r} to place {asked.pinned[far]}; its places are 0 to {shown - 1}"
+        )
+    return _Row(indices, names, observed, [rating for _, rating in preferred], features, pinned, hidden)
+
+
+def _pins(asked: _Asked, name_at: dict[int, Item], observed: list[int]) -> dict[int, int]:
+    """The place in the answer of each pinned item, by its place in the list."""
+    taken: dict[int, Item] = {}
+    for name, place in asked.pinned.items():
+        if isinstance(place, bool) or not isinstance(place, int | np.integer) or place < 0:
+            raise FactorankError(
+                f"{asked.where} pins {name!r} to {place!r}; places are whole numbers from 0 on"
+            )
+        if taken.setdefault(int(place), name) != name:
+            raise FactorankError(f"{asked.where} pins {taken[int(place)]!r} and {name!r} to place {place}")
+    if len(name_at) < len(asked.pinned):
+        raise FactorankError(f"{asked.where} pins an item twice: {', '.join(map(repr, asked.pinned))}")
+    if both := [name for place, name in name_at.items() if place in observed]:
+        raise FactorankError(f"{asked.where} pins {both[0]!r}, which is observed: it is one or the other")
+    return {place: int(asked.pinned[name]) for place, name in name_at.items()}
+
+
+def _key_of(name: Item, catalogue: Catalogue, new: NewItems, where: str) -> Any:
+    """The key of an item that the catalogue holds, or that is new."""
+    key = item_key(catalogue, name)
+    if catalogue.index(name) is None and name not in new:
+        raise FactorankError(unknown_item(name, f"forbidden of {where}", catalogue))
+    return key
+
+
+def _each(asked: Any, count: int, what: str) -> list[Any]:
+    """What is asked of each list: the same of all, or one of a list."""
+    if isinstance(asked, Mapping) or not any(
+        isinstance(part, list | tuple | set | Mapping) for part in asked
+    ):
+        return [asked] * count
+    if len(asked) != count:
+        raise FactorankError(
+            f"there are {count} lists of items but {len(asked)} of {{parameter}}", parameter=what
+        )
+    return [{} if part is None and what == "pinned" else part for part in asked]
 
 
 def _padded(catalogue: Catalogue, n: int, rows: list[_Row], rated: bool) -> Lists:
     longest = max((len(row.observed) for row in rows), default=0)
+    n = max(n, *(len(row.index) for row in rows)) if rows else n
 
     def table(values: list[list[Any]], width: int, pad: float) -> Tensor:
         padded = [row + [pad] * (width - len(row)) for row in values]
@@ -163,12 +233,19 @@ def _padded(catalogue: Catalogue, n: int, rows: list[_Row], rated: bool) -> List
             for place, numbers in row.features.items():
                 features[user, place] = torch.tensor(numbers)
                 identity[user, place] = name_identity(row.names[place])
+    pinned = hidden = None
+    if any(row.pinned for row in rows):
+        pinned = torch.tensor([[row.pinned.get(place, -1) for place in range(n)] for row in rows])
+    if any(row.hidden for row in rows):
+        hidden = torch.tensor([[place in row.hidden for place in range(n)] for row in rows])
     return Lists(
         items,
         table([row.observed for row in rows], longest, -1),
         features,
         table([row.ratings for row in rows], longest, math.nan) if rated else None,
         identity,
+        pinned,
+        hidden,
     )
 
 

@@ -42,13 +42,15 @@ class Query:
     one evaluation. None: the fewer items are unobserved, the more."""
     level: float = 0.8
     """The probability of the interval for the place."""
+    most: int = 1
+    """How many items of one group may be among the first k, where items have groups."""
 
     def __post_init__(self) -> None:
         if self.by not in get_args(By):
             raise FactorankError(
                 f"an answer is {{parameter}} {', '.join(get_args(By))}, not {self.by!r}", parameter="by"
             )
-        for name in ("k", "references", "samples"):
+        for name in ("k", "references", "samples", "most"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise FactorankError(f"{{parameter}} is at least 1, not {value}", parameter=name)

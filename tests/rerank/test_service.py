@@ -36,6 +36,13 @@ def test_answers_are_those_of_the_ranker(client, masked):
     assert [ranked["item"] for ranked in answer["items"]] == masked.recommend(
         [105, 103], 3, forbidden=[111]
     ).items
+    conditions = {"pinned": {"103": 1}, "forbidden": [105], "groups": {"100": "a", "101": "a"}, "most": 1}
+    answer = client.post(
+        "/rerank", json={"items": [100, 101, 102], "observed": [105, 106]} | conditions
+    ).json()
+    shown = [ranked["name"] for ranked in answer["items"]]
+    assert shown[1] == "item 3"
+    assert set(shown) == {f"item {i}" for i in (0, 1, 2, 3, 6)}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +56,7 @@ def test_answers_are_those_of_the_ranker(client, masked):
         ("/rerank", {"items": [100], "what": 1}, 422, "what: Extra inputs"),
         ("/rerank", {"items": [1.5]}, 422, "items.0"),
         ("/rerank", {"items": [100], "observed": {"100": "good"}}, 422, "observed"),
+        ("/rerank", {"items": [100, 101], "pinned": {"100": 5}}, 422, "its places are 0 to 1"),
         ("/recommend", {"observed": [5]}, 422, "holds 5"),
         ("/recommend", {"observed": [100], "k": 7}, 422, "k is 1 to 4, not 7"),
         ("/recommend", {"forbidden": ["nobody"], "k": 2}, 422, "nobody"),

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from factorank.data.ratings import Ratings, as_ratings
 from factorank.metrics import ndcg
+from factorank.rerank.answering import answers
 from factorank.rerank.evaluation.calibration import bits, calibration
 from factorank.rerank.evaluation.protocol import KS, Evaluation, EvaluationLists
 from factorank.rerank.expected_gain import with_observed_order
@@ -188,9 +189,9 @@ def ranked(
 ) -> tuple[Tensor, Tensor]:
     """Orders ``(lists, n)`` of the ranker and the place probabilities ``(lists, n, n)``, on the CPU."""
     generator = torch.Generator().manual_seed(stream_seed(seed, "references"))
-    answers = ranker.answers(lists.for_ranker(ranker, r).to(ranker.device), query, generator=generator)
-    n = lists.n
-    parts = [(order[:, :n].cpu(), places[:, :n, :n].cpu()) for _, order, places in answers]
+    own, n = lists.for_ranker(ranker, r).to(ranker.device), lists.n
+    ranked = answers(ranker, own, query, generator=generator)
+    parts = [(order[:, :n].cpu(), places[:, :n, :n].cpu()) for _, order, places in ranked]
     return torch.cat([order for order, _ in parts]), torch.cat([places for _, places in parts])
 
 
