@@ -31,6 +31,9 @@ class RerankFit:
     """The column of times, if its name does not tell: of two ratings of an item the later one counts."""
     titles: Path | None = None
     """A table of the items: ids, titles, and columns of numbers that become features."""
+    implicit: tyro.conf.FlagCreatePairsOff[bool] = False
+    """The rows are choices: clicks, plays, purchases. They are counted, or a column of counts is added up
+    (--rating names it); 0 is an item that was shown and not chosen. Where there are none, some are drawn."""
     missing: Literal["refuse", "drop"] = "refuse"
     """What is done about rows without a rating: refuse the table, or leave them out."""
     min_item_ratings: int = 20
@@ -63,6 +66,7 @@ class RerankFit:
 
     def run(self) -> int:
         from factorank.data.ratings import load_ratings
+        from factorank.data.ratings.choices import with_unchosen
         from factorank.experiments.rerank import learn
         from factorank.rerank import Setting, preset
         from factorank.rerank.choosing import chosen_setting, preset_for, training_seconds
@@ -73,15 +77,17 @@ class RerankFit:
         device = checked_device(None)
         setting = preset(self.preset or preset_for(device), **options_for(self, Setting))
         columns = {"user": self.user, "item": self.item, "rating": self.rating, "time": self.time}
-        read = load_ratings(self.file, **columns, titles=self.titles, missing=self.missing)
+        options = {"titles": self.titles, "implicit": self.implicit, "missing": self.missing}
+        read = load_ratings(self.file, **columns, **options)  # type: ignore[arg-type]
         if read.repeated:
             out = counted(read.repeated, "row")
             print(f"{self.file}: {out} left out: the user rates the item again later")
         least = {"min_item_ratings": self.min_item_ratings, "min_user_ratings": self.min_user_ratings}
         ratings = read.filter(item_count=self.items, **least)
         counts = len(ratings), ratings.item_count, len(ratings.items)
-        print("{}: {:,} users, {:,} items, {:,} ratings".format(ratings.source or self.file, *counts))
-        users = split_users(ratings)
+        what = "items chosen" if ratings.implicit else "ratings"
+        print("{}: {:,} users, {:,} items, {:,} {}".format(ratings.source or self.file, *counts, what))
+        users = split_users(with_unchosen(ratings, seed=self.seed))
         setting = setting.fitted_to(users["train"])
         seconds = training_seconds(setting, users["train"], device)
         setting = chosen_setting(users["train"], users["validation"], setting)

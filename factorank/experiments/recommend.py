@@ -14,6 +14,7 @@ from torch import Tensor
 
 from factorank.baselines.recommenders import ImplicitFactors, ItemWeights, MostRated, Recommender
 from factorank.data.ratings import Ratings
+from factorank.data.ratings.choices import chosen
 from factorank.experiments import record
 from factorank.rerank import PRESETS, Query, Ranker, Setting
 from factorank.rerank.evaluation.scores import standard_error
@@ -39,7 +40,7 @@ def run(
     :func:`factorank.train`.
     """
     source = record.provenance(call_of(setting, share))
-    train, later = ratings.split_by_time(share)
+    train, later = chosen(ratings).split_by_time(share)
     learned = train.of_users(train.users_with(LEAST))
     if ranker is None:
         ranker = Ranker.fit(learned, setting=setting, out=Path(out).with_suffix(""), **options)

@@ -131,13 +131,25 @@ class Batches:
         ranker = self.ranker
         try:
             Query(k=asked.k)
-            reads = (0, ranker.told, ranker.rating_range)
+            catalogue, told_of = ranker.catalogue, ranker.told
             if asked.what == "rerank":
-                sizes, (items, observed, *conditions) = (ranker.model.n, ranker.longest), told
-                read_request(ranker.catalogue, *sizes, items, observed, asked.new or {}, *reads, *conditions)
+                items, observed, pinned, forbidden = told
+                read_request(
+                    catalogue,
+                    ranker.model.n,
+                    ranker.longest,
+                    items,
+                    observed,
+                    asked.new or {},
+                    0,
+                    told_of,
+                    ranker.rating_range,
+                    pinned,
+                    forbidden,
+                )
             else:
-                read_histories(ranker.catalogue, told[0], *reads)
-                known_items(ranker.catalogue, asked.forbidden, "forbidden")
+                read_histories(catalogue, told[0], 0, told_of, ranker.rating_range)
+                known_items(catalogue, asked.forbidden, "forbidden")
                 ranker.check_count(asked.k)
         except Exception as error:
             return error

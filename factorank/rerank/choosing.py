@@ -33,7 +33,8 @@ def chosen_setting(train: Ratings, validation: Ratings, setting: Setting) -> Set
 
     ``told`` and ``features`` that are None are chosen by :func:`taste_gains` on the validation users. If a
     taste that reads ratings predicts their lists better than the mean rating does, and not worse than one
-    that reads the order, the network reads ratings and taste.
+    that reads the order, the network reads ratings and taste. Choices have hardly an order: it reads how
+    often items were chosen.
     """
     if setting.told is not None and setting.features is not None:
         return setting
@@ -43,6 +44,8 @@ def chosen_setting(train: Ratings, validation: Ratings, setting: Setting) -> Set
         gains = taste_gains(train, validation, setting.rank, setting.seed)
         if gains is not None and gains["ratings"] > LEAST and gains["ratings"] >= gains["order"]:
             told, features = "ratings", (*features, "taste")
+    if train.implicit and setting.sorts_observed:
+        told = "ratings"
     if train.features is not None:
         features = (*features, "given")
     return replace(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from factorank.data.ratings import Ratings
+from factorank.data.ratings.choices import chosen
 
 MOST_ITEMS = 4096
 """So many items, the most rated ones, have all weights between them."""
@@ -46,12 +47,12 @@ class FirstStage:
 
     @classmethod
     def fit(cls, ratings: Ratings, penalty: float = PENALTY) -> "FirstStage":
-        """Learn from who rated what; the ratings themselves do not matter.
+        """Learn from who rated, or chose, what; the ratings themselves do not matter.
 
         Where there are times, the weight of the latest ratings of everybody is the one that best finds the
         last tenth of the ratings from those before.
         """
-        ratings = ratings.to("cpu")
+        ratings = chosen(ratings.to("cpu"))
         stage, popular = cls._weights(ratings, penalty), recent_counts(ratings)
         stage.counts = TIES * popular
         if ratings.times is not None and bool((ratings.times != ratings.times[0]).any()):
@@ -137,14 +138,14 @@ def recent_counts(ratings: Ratings) -> Tensor:
 
 def _best_weight(stage: FirstStage, earlier: Ratings, last: Ratings, users: int = 500, k: int = 10) -> float:
     """The weight of what is popular for which the most of the ``last`` ratings are among the first k."""
-    chosen = ((earlier.lengths >= 1) & (last.lengths >= 1)).nonzero()[:, 0][:users]
-    if not len(chosen):
+    some = ((earlier.lengths >= 1) & (last.lengths >= 1)).nonzero()[:, 0][:users]
+    if not len(some):
         return TIES
-    mine, wanted = earlier.of_users(chosen), last.of_users(chosen)
-    seen, targets = (torch.zeros(len(chosen), stage.item_count, dtype=torch.bool) for _ in range(2))
+    mine, wanted = earlier.of_users(some), last.of_users(some)
+    seen, targets = (torch.zeros(len(some), stage.item_count, dtype=torch.bool) for _ in range(2))
     for table, part in ((seen, mine), (targets, wanted)):
         table[part.users, part.items.long()] = True
-    history = torch.full((len(chosen), int(mine.lengths.max())), -1)
+    history = torch.full((len(some), int(mine.lengths.max())), -1)
     history[mine.users, torch.arange(len(mine.items)) - mine.starts[mine.users]] = mine.items.long()
     scores, popular = stage.scores(history).masked_fill(seen, -torch.inf), recent_counts(earlier)
 

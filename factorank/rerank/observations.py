@@ -1,6 +1,7 @@
 """What users are known to prefer, as they name it: orders, ratings, histories; one user or many."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,8 +28,7 @@ def read_histories(
     rows = []
     for user, observation in enumerate([observed] if single else observed):
         where = f"history {user}" if not single else "the history"
-        allowed = rating_range if told == "ratings" else None
-        _, preferred = preferences(catalogue, observation, where, seed, allowed)
+        _, preferred = preferences(catalogue, observation, where, seed, told, rating_range)
         index = known_items(catalogue, [name for name, _ in preferred], where)
         if len(set(index)) < len(index):
             twice = next(preferred[place][0] for place, i in enumerate(index) if index.count(i) > 1)
@@ -57,13 +57,21 @@ def preferences(
     observation: Any,
     where: str,
     seed: int,
+    told: str,
     rating_range: tuple[float, float] | None,
 ) -> tuple[list[Item], list[tuple[Item, float]]]:
     """What a user's observations mention, and the items with a preference, best first, with their ratings
-    (NaN where only the order is observed)."""
+    (NaN where only the order is observed). A ranker that is told of "choices" takes a list of items as those
+    chosen, each as often as it stands there, and a mapping as their counts."""
     if not isinstance(observation, Mapping):
         order = as_list(observation)
-        return order, [(name, math.nan) for name in order]
+        if told != "choices":
+            return order, [(name, math.nan) for name in order]
+        observation = Counter(order)
+    if told == "choices":
+        rating_range = (0.0, math.inf)
+    elif told == "order":
+        rating_range = None
     ratings = {name: _rating(value, name, where, rating_range) for name, value in observation.items()}
     rated = [name for name, value in ratings.items() if not math.isnan(value)]
     keys = [item_key(catalogue, name) for name in rated]

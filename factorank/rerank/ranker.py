@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from factorank.data.ratings import Ratings, as_ratings
+from factorank.data.ratings.choices import count_ratings, with_unchosen
 from factorank.errors import FactorankError
 from factorank.models import PermutationModel
 from factorank.rerank import saving
@@ -46,6 +47,7 @@ class Ranker:
         rating_range: the lowest and the highest rating of the training ratings.
         first_stage: finds candidates among all items, for :meth:`recommend`.
         blend: the weight of the law beside the first stage's scores.
+        implicit: whether it was trained on choices, and is told counts of choices.
     """
 
     def __init__(
@@ -59,9 +61,10 @@ class Ranker:
         rating_range: tuple[float, float] | None = None,
         first_stage: FirstStage | None = None,
         blend: float = 0.0,
+        implicit: bool = False,
     ) -> None:
         self.model, self.catalogue, self.setting, self.result = model, catalogue, setting, result
-        self.first_stage, self.blend = first_stage, blend
+        self.first_stage, self.blend, self.implicit = first_stage, blend, implicit
         self.gains, self.units, self.rating_range = gains.cpu(), units, rating_range
         self._gain_tables: dict[int, Tensor] = {}
 
@@ -80,8 +83,10 @@ class Ranker:
 
         Args:
             ratings: of the users to train on: what :func:`factorank.load_ratings` returns, a frame of pandas
-                or polars, or a mapping of columns. A user with fewer ratings than the setting's ``shortest``
-                (n, if that is None) is left out; those with fewer than n serve as shorter lists.
+                or polars, or a mapping of columns. Choices (``load_ratings(…, implicit=True)``) are learnt
+                with items that were not chosen below them, drawn at random where the table has none. A user
+                with fewer ratings than the setting's ``shortest`` (n, if that is None) is left out; those
+                with fewer than n serve as shorter lists.
             validation: ratings of other users, or the share of the users to hold out; the weights that give
                 their orders the highest likelihood are kept. 0 holds nobody out.
             test: ratings of further users, or their share, which training does not look at;
@@ -94,11 +99,13 @@ class Ranker:
         """
         device = checked_device(options.get("device"))
         setting = preset(preset_for(device)) if setting is None else setting
-        ratings = as_ratings(ratings)
+        ratings = with_unchosen(as_ratings(ratings), seed=setting.seed)
         shares = [0.0 if isinstance(part, Ratings) else part for part in (validation, test)]
         ratings, *drawn = ratings.split(validation=shares[0], test=shares[1], seed=setting.seed)
         held, tested = (
-            replace(part, shift=ratings.shift, scale=ratings.scale) if isinstance(part, Ratings) else own
+            replace(with_unchosen(part, seed=setting.seed), shift=ratings.shift, scale=ratings.scale)
+            if isinstance(part, Ratings)
+            else own
             for part, own in zip((validation, test), drawn, strict=True)
         )
         setting = chosen_setting(ratings, held, setting.fitted_to(ratings))
@@ -112,6 +119,7 @@ class Ranker:
             units=(float(ratings.shift), float(ratings.scale)),
             rating_range=(float(ratings.values.min()), float(ratings.values.max())),
             first_stage=FirstStage.fit(ratings),
+            implicit=ratings.implicit,
         )
         ranker.blend = choose_blend(ranker, held)
         if out is not None:
@@ -147,7 +155,8 @@ class Ranker:
                 one to rank. Observed items that ``items`` leaves out join the list. A ranker that was trained
                 with ``told="ratings"`` reads the ratings of a mapping, which must lie in the range of the
                 training ratings. Other rankers read their order; the order of one item carries no
-                information.
+                information. A ranker of choices takes a list of items that the user has chosen, in any order,
+                or a mapping from items to counts.
             new: features of items that training did not have, by item: a mapping from names of features to
                 numbers, or all the numbers.
             pinned: a mapping from items to their places, from 0 on; the others are ranked given these
@@ -169,7 +178,7 @@ class Ranker:
         query = Query(k=k, by=by, nfe=nfe, references=references, samples=samples, level=level, most=most)
         generator = torch.Generator().manual_seed(0) if generator is None else generator
         asked = {"new": new or {}, "pinned": pinned, "forbidden": forbidden, "groups": groups}
-        return reranked(self, items, observed, query, **asked, generator=generator)  # type: ignore[arg-type]
+        return reranked(self, items, observed, query, **asked, generator=generator)
 
     def recommend(
         self,
@@ -224,9 +233,9 @@ class Ranker:
         return self._gain_tables[n]
 
     def relevance(self, ratings: Tensor) -> Tensor:
-        """The relevances of ratings, as :meth:`Ratings.relevance` of the training ratings gives them."""
+        """The relevances of ratings, or of counts of choices, in the units of the training ratings."""
         shift, scale = self.units
-        return (ratings + shift) * scale
+        return ((count_ratings(ratings) if self.implicit else ratings) + shift) * scale
 
     @property
     def longest(self) -> int:
@@ -235,8 +244,10 @@ class Ranker:
 
     @property
     def told(self) -> str:
-        """What it reads of observed items: their "order", or their "ratings" as well."""
-        return "ratings" if reads_ratings(self.model) else "order"
+        """What it reads of observed items: their "order", or their "ratings" as well; or "choices"."""
+        if not reads_ratings(self.model):
+            return "order"
+        return "choices" if self.implicit else "ratings"
 
     @property
     def reference(self) -> str:

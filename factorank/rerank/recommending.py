@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from factorank.data.ratings import Ratings
+from factorank.data.ratings.choices import chosen
 from factorank.errors import FactorankError
 from factorank.models import PermutationLaw
 from factorank.rerank.constraints import diverse_order, group_numbers
@@ -185,7 +186,7 @@ def candidate_places(
     where = torch.zeros_like(ended).scatter_(-1, ended, torch.arange(h + c).expand_as(ended))
     items = items.gather(-1, ended)
     observed = torch.where(observed >= 0, where[:, c:], -1)
-    relevance = histories.relevance if ranker.told == "ratings" else None
+    relevance = histories.relevance if ranker.told != "order" else None
     lists = Lists(torch.nn.functional.pad(items, (0, model.n - h - c), value=-1), observed, None, relevance)
     lists = lists.to(device)
     seeds = seeds_of(generator, query.references, device)
@@ -238,10 +239,11 @@ def choose_blend(
     recommendations from the others should hold. 0 where nobody has ten ratings, and for autoregressive
     rankers, whose draws take too long for the little they add.
     """
-    chosen = validation.users_with(10)[:users].cpu()
-    if not len(chosen) or ranker.model.causal or not ranks_any_length(ranker):
+    validation = chosen(validation.to("cpu"))
+    some = validation.users_with(10)[:users]
+    if not len(some) or ranker.model.causal or not ranks_any_length(ranker):
         return 0.0
-    histories, targets = held_back(validation.to("cpu").of_users(chosen), share, seed)
+    histories, targets = held_back(validation.of_users(some), share, seed)
     candidates = candidates_for(ranker, histories, Query(k=k), generator=torch.Generator().manual_seed(seed))
     gains = ranker.gain_table(candidates.items.shape[1])
 

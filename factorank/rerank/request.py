@@ -53,7 +53,8 @@ def read_request(
     """
     items, observed = at_hand(items), at_hand(observed)
     single = is_one_user(items, observed)
-    if not single and not new and not pinned and not len(forbidden):
+    # The order of choices means nothing: the loop over names puts them in one of its own.
+    if not single and not new and not pinned and not len(forbidden) and told != "choices":
         none = torch.zeros((len(items), 0), dtype=torch.int64)
         lists = lists_of_arrays(catalogue, n, longest, items, none if observed is None else observed)
         if lists is not None:
@@ -70,12 +71,10 @@ def read_request(
     pins, banned = _each(pinned or {}, len(users), "pinned"), _each(forbidden, len(users), "forbidden")
     for user, (listed, observation) in enumerate(zip(users, observations, strict=True)):
         where = f"list {user}" if len(users) > 1 else "the list"
-        names, preferred = preferences(
-            catalogue, observation, where, seed, rating_range if told == "ratings" else None
-        )
+        names, preferred = preferences(catalogue, observation, where, seed, told, rating_range)
         own = _Asked(as_list(listed), names, preferred, pins[user], as_list(banned[user]), where)
         rows.append(_row(catalogue, longest, own, new))
-    rated = any(isinstance(observation, Mapping) for observation in observations)
+    rated = told == "choices" or any(isinstance(observation, Mapping) for observation in observations)
     _warn(catalogue, rows, new, told)
     return _padded(catalogue, n, rows, rated), [row.names for row in rows], single
 

@@ -21,9 +21,10 @@ from factorank.rerank.settings import Setting
 if TYPE_CHECKING:
     from factorank.rerank.ranker import Ranker
 
-FILE, FORMAT, VERSION = "ranker.json", "factorank-ranker", 4
+FILE, FORMAT, VERSION = "ranker.json", "factorank-ranker", 5
 FIRST_STAGE = "first-stage.safetensors"
-FACTS = ("setting", "features", "scales", "gains", "units", "rating_range", "blend", "ids", "titles")
+FACTS = ("setting", "features", "scales", "gains", "units", "rating_range", "blend", "implicit")
+FACTS = (*FACTS, "ids", "titles")
 
 
 def save(ranker: "Ranker", folder: str | os.PathLike[str]) -> None:
@@ -39,6 +40,7 @@ def save(ranker: "Ranker", folder: str | os.PathLike[str]) -> None:
         "units": list(ranker.units),
         "rating_range": None if ranker.rating_range is None else list(ranker.rating_range),
         "blend": ranker.blend,
+        "implicit": ranker.implicit,
         "ids": list(ranker.catalogue.ids),
         "titles": ranker.catalogue.titles,
     }
@@ -61,6 +63,7 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "rating_range": rating_range and tuple(rating_range),
         "first_stage": _first_stage(Path(folder) / FIRST_STAGE),
         "blend": facts["blend"],
+        "implicit": facts["implicit"],
     }
 
 

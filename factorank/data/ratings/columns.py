@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from factorank.data.ratings.choices import count_ratings, summed_counts
 from factorank.errors import RatingsError
 
 TOP = 5.0
@@ -40,23 +41,25 @@ Ids = Sequence[str] | Sequence[int] | np.ndarray | CodedNames
 def compact(
     users: Ids,
     items: Ids,
-    values: Sequence[float] | np.ndarray,
+    values: Sequence[float] | np.ndarray | None,
     times: Sequence[int] | np.ndarray | None = None,
     *,
     where: str,
     missing: str = "refuse",
     first_row: int = 1,
+    implicit: bool = False,
 ) -> dict[str, Any]:
     """The arrays of :class:`factorank.Ratings` from columns, grouped by user.
 
     A missing, NaN or infinite rating is refused, or its row is dropped if ``missing="drop"``. If a user rated
     an item several times, the latest rating counts; without times, or at equal ones, that of the last row.
+    Counts of choices (``implicit``), one for each row if they are None, are added up and become ratings.
     Errors begin with ``where`` and count rows from ``first_row``.
     """
     if missing not in ("refuse", "drop"):
         raise RatingsError(f"missing is 'refuse' or 'drop', not {missing!r}")
-    ratings = np.asarray(values, dtype=np.float32)
     (user_names, user), (item_names, item) = _as_ids(users, where), _as_ids(items, where)
+    ratings = np.ones(len(user), np.float32) if values is None else np.asarray(values, dtype=np.float32)
     time = None if times is None else _as_times(times, where)
     if not len(user) == len(item) == len(ratings) or (time is not None and len(time) != len(user)):
         lengths = f"{len(user)} users, {len(item)} items and {len(ratings)} ratings"
@@ -77,18 +80,19 @@ def compact(
         raise RatingsError(f"{where}: there are no ratings in it")
     user_ids, user = dense(user)
     item_ids, item = dense(item)
-    row_count = len(ratings)
-    rows = _grouped(user, item, time, len(item_ids))
-    user, item, ratings = user[rows], item[rows], np.require(ratings[rows], requirements=["C", "W"])
+    rows_given = len(ratings)
+    rows, sums = _grouped(user, item, time, len(item_ids), ratings if implicit else None, where)
+    ratings = ratings[rows] if sums is None else sums
+    user, item, ratings = user[rows], item[rows], np.require(ratings, requirements=["C", "W"])
     counts = np.bincount(user, minlength=len(user_ids))
     return {
         "starts": torch.from_numpy(np.concatenate([[0], counts.cumsum()])),
         "items": torch.from_numpy(item),
-        "values": torch.from_numpy(ratings),
+        "values": count_ratings(torch.from_numpy(ratings)) if implicit else torch.from_numpy(ratings),
         "times": None if time is None else torch.from_numpy(np.require(time[rows], requirements=["C", "W"])),
         "ids": _named(item_ids, item_names),
         "user_ids": _named(user_ids, user_names),
-        "repeated": row_count - len(ratings),
+        "repeated": 0 if implicit else rows_given - len(ratings),
     }
 
 
@@ -121,14 +125,23 @@ def dense(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return different, index.astype(np.int32)
 
 
-def _grouped(users: np.ndarray, items: np.ndarray, times: np.ndarray | None, item_count: int) -> Any:
-    """The rows sorted by user and item; of rows with the same pair the latest is kept, or the last."""
+def _grouped(
+    users: np.ndarray,
+    items: np.ndarray,
+    times: np.ndarray | None,
+    item_count: int,
+    counts: np.ndarray | None,
+    where: str,
+) -> tuple[Any, np.ndarray | None]:
+    """The rows sorted by user and item, of rows with the same pair the latest, or the last; and the sums of
+    the ``counts`` of each pair."""
     keys = users.astype(np.int64) * item_count + items
-    if (keys[1:] > keys[:-1]).all():
-        return slice(None)
+    if counts is None and (keys[1:] > keys[:-1]).all():
+        return slice(None), None
     order = keys.argsort(kind="stable") if times is None else np.lexsort((times, keys))
+    sums = None if counts is None else summed_counts(keys, counts, order, where)
     keys = keys[order]
-    return order[np.append(keys[1:] != keys[:-1], True)]
+    return order[np.append(keys[1:] != keys[:-1], True)], sums
 
 
 def _as_times(times: Any, where: str) -> np.ndarray:

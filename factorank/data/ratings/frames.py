@@ -17,6 +17,7 @@ def as_ratings(
     item: str | None = None,
     rating: str | None = None,
     time: str | None = None,
+    implicit: bool = False,
     missing: str = "refuse",
 ) -> Ratings:
     """Ratings from a frame of pandas or polars or a mapping of columns; :class:`Ratings` are returned as is.
@@ -25,6 +26,8 @@ def as_ratings(
 
     >>> as_ratings({"userId": [1, 1, 2], "movie": ["a", "b", "b"], "stars": [5, 3, 4], "time": [7, 8, 9]})
     Ratings(users=2, items=2, ratings=3)
+    >>> as_ratings({"user": [1, 1, 1, 2], "item": ["a", "a", "b", "b"]}, implicit=True).values
+    tensor([1.5850, 1.0000, 1.0000])
     """
     if isinstance(table, Ratings):
         return table
@@ -40,12 +43,13 @@ def as_ratings(
             f" not {type(table).__name__}"
         )
     where = "the table"
-    chosen = choose_columns(list(map(str, names)), columns, where)
+    chosen = choose_columns(list(map(str, names)), columns, where, implicit=implicit)
     if in_polars:
         values = selected_columns(table.lazy(), chosen, where, header=False, timed=time is not None)
     else:
-        values = [_column(table[name], role, where) for role, name in chosen.items()]
-    return Ratings.from_rows(*values, where=where, missing=missing)
+        read = {role: _column(table[name], role, where) for role, name in chosen.items()}
+        values = [read.get(role) for role in columns]
+    return Ratings.from_rows(*values, where=where, missing=missing, implicit=implicit)
 
 
 def _column(column: Any, role: str, where: str) -> np.ndarray:

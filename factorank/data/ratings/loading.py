@@ -33,6 +33,7 @@ def load_ratings(
     rating: str | None = None,
     time: str | None = None,
     titles: PathLike | None = None,
+    implicit: bool = False,
     missing: str = "refuse",
     cache: PathLike | None = None,
 ) -> Ratings:
@@ -54,6 +55,10 @@ def load_ratings(
     Args:
         titles: a CSV or parquet table of the items: their ids, a column ``title`` or ``name``, and numbers
             that become ``features``.
+        implicit: the rows are choices, such as clicks, plays or purchases. They are counted, or their column
+            of counts (``clicks``, ``plays``, …, or the one that ``rating`` names) is added up; no other
+            column of ratings is read. A count of 0 is an item that was shown and not chosen
+            (:mod:`factorank.data.ratings.choices`).
         cache: a folder in which the arrays are kept under a name made from the file's name, size and date
             and from these options; the next call reads them in a fraction of the time.
 
@@ -70,20 +75,23 @@ def load_ratings(
     columns = {"user": user, "item": item, "rating": rating, "time": time}
     item_file = None if titles is None else find_ratings(Path(titles))
     if cache is None:
-        return _load(source, columns, item_file, missing)
-    kept = Path(cache) / f"{_container(source).stem}-{_key(source, columns, item_file, missing)}.safetensors"
+        return _load(source, columns, item_file, missing, implicit)
+    key = _key(source, columns, item_file, missing, implicit)
+    kept = Path(cache) / f"{_container(source).stem}-{key}.safetensors"
     with suppress(RatingsError):  # there is no copy, or a damaged one is made again
         return Ratings.load(kept)
-    ratings = _load(source, columns, item_file, missing)
+    ratings = _load(source, columns, item_file, missing, implicit)
     ratings.save(kept)
     return ratings
 
 
-def _load(source: Source, columns: dict[str, str | None], item_file: Source | None, missing: str) -> Ratings:
+def _load(
+    source: Source, columns: dict[str, str | None], item_file: Source | None, missing: str, implicit: bool
+) -> Ratings:
     if source.suffix.lower() in (".npz", ".npy", ".xls", ".xlsx"):
         ratings = read_jester(source)
     elif source.suffix.lower() == ".parquet":
-        ratings = read_table(source, columns, missing)
+        ratings = read_table(source, columns, missing, implicit)
     else:
         first = read(source, 1 << 16).split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").strip()
         if "::" in first and "," not in first:
@@ -91,7 +99,11 @@ def _load(source: Source, columns: dict[str, str | None], item_file: Source | No
         elif len(names := cells(first)[1]) > LEAST_JOKES and not is_header(names):
             ratings = read_jester(source)
         else:
-            ratings = read_table(source, columns, missing)
+            ratings = read_table(source, columns, missing, implicit)
+    if implicit and not ratings.implicit:  # of a format that has ratings: each of them is a choice
+        ratings = replace(
+            ratings, values=torch.ones_like(ratings.values), shift=0.0, scale=1.0, implicit=True
+        )
     if item_file is not None:
         return _with_items(ratings, read_items(item_file, columns["item"]))
     parent: Any = source.parent  # of a member of a zip, it has a type that mypy does not know
@@ -114,9 +126,9 @@ def _with_items(ratings: Ratings, table: ItemTable) -> Ratings:
     return replace(ratings, **table._replace(ids=ratings.ids, titles=titles, features=known)._asdict())
 
 
-def _key(source: Source, columns: dict[str, str | None], item_file: Source | None, missing: str) -> str:
+def _key(source: Source, columns: dict[str, str | None], item_file: Source | None, *options: Any) -> str:
     """A fingerprint of the files and options; not of the bytes, which would take as long as reading."""
-    parts: list[object] = [VERSION, columns, missing]
+    parts: list[object] = [VERSION, columns, *options]
     for each in (source, item_file):
         if each is not None:
             state = _container(each).stat()

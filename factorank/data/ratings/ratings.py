@@ -57,15 +57,18 @@ class Ratings:
     """The number of rows left out because the same user rates the same item later."""
     times: Tensor | None = None
     """int64 ``(rows,)``: when each rating was given, if the file says so; only their order matters."""
+    implicit: bool = False
+    """Whether the ratings are of choices (:mod:`factorank.data.ratings.choices`), 0 for items not chosen."""
 
     @classmethod
     def from_rows(
         cls,
         users: Ids,
         items: Ids,
-        ratings: Sequence[float] | np.ndarray,
+        ratings: Sequence[float] | np.ndarray | None,
         times: Sequence[int] | np.ndarray | None = None,
         *,
+        implicit: bool = False,
         missing: str = "refuse",
         where: str = "rows",
         first_row: int = 1,
@@ -75,14 +78,17 @@ class Ratings:
         """Ratings from columns of equal length, in any order; rules as for :func:`load_ratings`.
 
         Args:
+            ratings: None for rows that are choices, which count one each.
             times: numbers or dates, the greater the later.
+            implicit: rows are choices, and ``ratings`` counts, which are added up.
             where: the beginning of error messages, such as the name of the file.
             first_row: the number of the first row in error messages.
             scale: ``shift`` and ``scale`` of the relevance; by default those of :meth:`relevance`.
         """
-        arrays = compact(users, items, ratings, times, where=where, missing=missing, first_row=first_row)
+        options = {"where": where, "missing": missing, "first_row": first_row, "implicit": implicit}
+        arrays = compact(users, items, ratings, times, **options)  # type: ignore[arg-type]
         shift, factor = relevance_scale(arrays["values"]) if scale is None else scale
-        return cls(**arrays, shift=shift, scale=factor, source=source)
+        return cls(**arrays, shift=shift, scale=factor, source=source, implicit=implicit)
 
     def __len__(self) -> int:
         """The number of users."""
@@ -193,6 +199,7 @@ class Ratings:
             scale=self.scale,
             source=self.source,
             times=None if self.times is None else self.times[rows],
+            implicit=self.implicit,
         )
 
     def of_users(self, users: Tensor) -> "Ratings":
@@ -229,7 +236,7 @@ class Ratings:
         if not 0 < share < 1:
             raise RatingsError(f"{{parameter}} is between 0 and 1, not {share}", parameter="share")
         cut = self.times.sort().values[int((1 - share) * len(self.times))]
-        return self._of_rows(self.times < cut), self._of_rows(self.times >= cut)
+        return self.of_rows(self.times < cut), self.of_rows(self.times >= cut)
 
     def users_with(self, n: int) -> Tensor:
         """The users who have at least n ratings, int64 ``(count,)``."""
@@ -293,9 +300,11 @@ class Ratings:
         """The ratings that :meth:`save` wrote, on the CPU."""
         return cls(**saving.load(file))
 
-    def _of_rows(self, kept: Tensor) -> "Ratings":
+    def of_rows(self, kept: Tensor) -> "Ratings":
+        """The ratings of some rows, bool ``(rows,)``; users and items stay."""
         lengths = torch.bincount(self.users[kept], minlength=len(self))
-        rows = {name: getattr(self, name)[kept] for name in ("items", "values", "times")}
+        names = ("items", "values") if self.times is None else ("items", "values", "times")
+        rows = {name: getattr(self, name)[kept] for name in names}
         return replace(self, starts=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)), **rows)
 
     def _rows(self, users: Tensor, n: int, generator: torch.Generator | None) -> Tensor:

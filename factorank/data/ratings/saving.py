@@ -15,10 +15,10 @@ from factorank.files import write_whole
 if TYPE_CHECKING:
     from factorank.data.ratings.ratings import Ratings
 
-FORMAT, VERSION = "factorank ratings", 2
+FORMAT, VERSION = "factorank ratings", 3
 ARRAYS = {"starts": torch.int64, "items": torch.int32, "values": torch.float32}
 TEXTS = ("ids", "user_ids", "titles", "feature_names", "feature_scales")
-NUMBERS = ("shift", "scale", "source")
+NUMBERS = ("shift", "scale", "source", "implicit")
 
 
 def save(ratings: "Ratings", file: str | os.PathLike[str]) -> None:

@@ -24,16 +24,26 @@ COLUMN_NAMES = {
     "time": ("timestamp", "time", "datetime", "date", "ts", "unixreviewtime", "createdat", "ratedat"),
 }
 """Names of columns that are recognised, in lower case and with letters only."""
+COUNTS = (
+    *("count", "counts", "clicks", "clicked", "click", "plays", "playcount", "listens", "views", "purchases"),
+    *("quantity", "events", "weight", "interactions"),
+)
+"""Those of the column of counts of choices."""
 TITLES = ("title", "name", "itemname", "movietitle", "booktitle")
 
 
-def read_table(source: Source, named: dict[str, str | None], missing: str) -> Ratings:
+def read_table(source: Source, named: dict[str, str | None], missing: str, implicit: bool = False) -> Ratings:
     """Ratings from a CSV or parquet file; ``named`` are the names of columns that are not recognised."""
-    header, columns = True, _stream(source, named)
+    header, columns = True, None if implicit else _stream(source, named)
     if columns is None:
-        header, columns = _collect(source, named)
+        header, columns = _collect(source, named, implicit)
     return Ratings.from_rows(
-        *columns, where=str(source), missing=missing, first_row=1 + header, source=source.stem
+        *columns,
+        implicit=implicit,
+        missing=missing,
+        where=str(source),
+        first_row=1 + header,
+        source=source.stem,
     )
 
 
@@ -68,22 +78,27 @@ def read_items(source: Source, item: str | None) -> ItemTable:
 
 
 def choose_columns(
-    names: list[str], named: dict[str, str | None], where: str, header: bool = True
+    names: list[str], named: dict[str, str | None], where: str, header: bool = True, implicit: bool = False
 ) -> dict[str, str]:
     """The columns of user, item and rating, and of the time if there is one: by ``named``, else by a
-    recognised name, else by place."""
+    recognised name, else by place. Choices (``implicit``) need no column of ratings: one of counts is taken
+    for it, and without names of columns the third is the time."""
     chosen: dict[str, str] = {}
-    for number, (role, wanted) in enumerate(named.items()):
-        if not header and wanted is None and len(names) > number:
-            wanted = names[number]
+    by_place = ("user", "item", "time") if implicit else ("user", "item", "rating", "time")
+    for role, wanted in named.items():
+        counts = implicit and role == "rating"
+        if not header and wanted is None and not counts and len(names) > by_place.index(role):
+            wanted = names[by_place.index(role)]
         if wanted is None:
             free = names if role != "time" else [name for name in names if name not in chosen.values()]
-            wanted = _guess(free, COLUMN_NAMES[role])
-        if wanted is None and role == "time":
+            wanted = _guess(free, COUNTS if counts else COLUMN_NAMES[role])
+        if wanted is None and (role == "time" or counts):
             continue
         if wanted is None or wanted not in names:
             what = f"no column is recognised as the {role}" if wanted is None else f"no column {wanted!r}"
             advice = f"there are {', '.join(names)}. Say {{parameter='COLUMN'}}"
+            if role == "rating" and wanted is None:
+                advice += ", or implicit if the rows are clicks, plays or purchases"
             raise RatingsError(f"{where}: {what}; {advice}", parameter=role)
         chosen[role] = wanted
     if len(set(chosen.values())) < len(chosen):
@@ -142,20 +157,20 @@ def _stream(source: Source, named: dict[str, str | None]) -> list[Any] | None:
     return [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else None
 
 
-def _collect(source: Source, named: dict[str, str | None]) -> tuple[bool, list[Any]]:
-    """Whether the table names its columns, and the columns: ids whole numbers or text, the rating Float32,
-    and the time if there is one."""
+def _collect(source: Source, named: dict[str, str | None], implicit: bool = False) -> tuple[bool, list[Any]]:
+    """Whether the table names its columns, and the columns: ids whole numbers or text, the rating Float32 or
+    None, and the time if there is one."""
     fault: RatingsError
     with on_disk(source) as path:
         # Rows after the first thousand may have other types, such as 3.5 after whole numbers.
         for inferred in (1000, None):
-            frame, header = _scan(path, source, inferred=inferred)
-            chosen = choose_columns(frame.collect_schema().names(), named, str(source), header)
+            frame, header = _scan(path, source, 2 if implicit else 3, inferred=inferred)
+            chosen = choose_columns(frame.collect_schema().names(), named, str(source), header, implicit)
             try:
                 return header, selected_columns(frame, chosen, source, header, named["time"] is not None)
             except RatingsError as error:
                 fault = error
-        raise _no_number(path, source, chosen["rating"]) or fault
+        raise ("rating" in chosen and _no_number(path, source, chosen["rating"])) or fault
 
 
 def selected_columns(frame: Any, chosen: dict[str, str], source: Any, header: bool, timed: bool) -> list[Any]:
@@ -164,12 +179,14 @@ def selected_columns(frame: Any, chosen: dict[str, str], source: Any, header: bo
     A column that only seems to be the time (``timed`` is False) is left out if it cannot be read as one.
     """
     polars = polars_module(source, RatingsError)
-    columns = [*map(polars.col, chosen.values())]
-    columns[2] = columns[2].cast(polars.Float32, strict=True)
+    columns = {role: polars.col(name).alias(role) for role, name in chosen.items()}
+    if "rating" in columns:
+        columns["rating"] = columns["rating"].cast(polars.Float32, strict=True)
     with error_names(source, RatingsError, "not a table of ratings"):
-        users, items, ratings, *times = frame.select(columns).collect(engine="streaming")
-    ids = [_ids(users, source, "user", header), _ids(items, source, "item", header)]
-    return [*ids, ratings.to_numpy(), *(_times(column, source, header, timed) for column in times)]
+        read = frame.select(columns.values()).collect(engine="streaming")
+    ids = [_ids(read[role].alias(chosen[role]), source, role, header) for role in ("user", "item")]
+    times = [_times(read["time"].alias(chosen["time"]), source, header, timed)] if "time" in chosen else []
+    return [*ids, read["rating"].to_numpy() if "rating" in chosen else None, *times]
 
 
 def _times(column: Any, source: Any, header: bool, timed: bool) -> Any:

@@ -135,7 +135,7 @@ class EvaluationLists:
         return Lists(
             torch.nn.functional.pad(self.items, (0, ranker.model.n - self.n), value=-1),
             observed,
-            relevance=self.relevance.gather(1, observed) if ranker.told == "ratings" else None,
+            relevance=self.relevance.gather(1, observed) if ranker.told != "order" else None,
         )
 
 
