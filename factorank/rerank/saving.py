@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 FILE, FORMAT, VERSION = "ranker.json", "factorank-ranker", 5
 FIRST_STAGE = "first-stage.safetensors"
-FACTS = ("setting", "features", "scales", "gains", "units", "rating_range", "blend", "implicit")
-FACTS = (*FACTS, "ids", "titles")
+FACTS = (
+    *("setting", "features", "scales", "gains", "units", "rating_range", "blend", "implicit", "ids"),
+    "titles",
+)
 
 
 def save(ranker: "Ranker", folder: str | os.PathLike[str]) -> None:
