@@ -66,7 +66,7 @@ class Ballots:
     def partial(self) -> PartialOrders:
         """The rows as partial orders."""
         if self.above is not None:
-            return PartialOrders(self.above)
+            return PartialOrders(self.above, _closed=True)
         return PartialOrders.from_ranks(torch.from_numpy(self.ranks), unranked="incomparable")
 
     def distinct(self) -> "Ballots":

@@ -10,11 +10,14 @@ from factorank.distributions.conditioning.amp import cumulated, relations
 from factorank.distributions.factorized import geometric_table
 from factorank.distributions.fitting.ballots import Ballots
 from factorank.distributions.fitting.dispersion import log_normaliser
+from factorank.distributions.fitting.linear_extensions import log_share
 
 FEWEST_CHAINS, MOST_CHAINS = 2_000, 20_000
 """Over all voters: few voters have several chains each, in proportion to their weight."""
 NODES = 10
 """At which the likelihood is integrated from the uniform law."""
+PARTICLES = 1000
+"""For the share of the orders that agree with a voter, where it is not counted."""
 
 
 @dataclass(frozen=True)
@@ -120,17 +123,27 @@ def thermodynamic_likelihood(
 def _uniform_likelihood(ballots: Ballots) -> float:
     """Under the uniform law: the share of the orders that agree."""
     if ballots.above is not None:
-        from factorank.kernels.particles import log_evidence
-
-        n = ballots.n
-        logs = geometric_table(torch.ones(n, dtype=torch.float64), "insertion", log=True).numpy()
-        law = np.arange(n), cumulated(logs), logs
-        return float(ballots.weights @ log_evidence(relations(ballots.above), *law, 1000, 0))
+        return float(ballots.weights @ _uniform_log_shares(ballots.above))
     factorials = np.cumsum(np.concatenate([[0.0], np.log(np.arange(1, ballots.n + 1))]))
     levels = np.zeros((len(ballots.ranks), ballots.n + 1), dtype=np.int64)
     np.add.at(levels, (np.arange(len(levels))[:, None], ballots.ranks), 1)  # -1: the last column
     agreeing = factorials[levels[:, :-1]].sum(1) - factorials[ballots.n - levels[:, -1]]
     return float(ballots.weights @ agreeing)
+
+
+def _uniform_log_shares(above: torch.Tensor) -> np.ndarray:
+    """Of any partial orders ``(rows, n, n)``: counted, or estimated where their parts are large."""
+    from factorank.kernels.particles import log_evidence
+
+    shares = [log_share(row) for row in above.numpy()]
+    values = np.array([math.nan if share is None else share for share in shares])
+    large = np.flatnonzero(np.isnan(values))
+    if len(large):
+        n = above.shape[-1]
+        logs = geometric_table(torch.ones(n, dtype=torch.float64), "insertion", log=True).numpy()
+        law = np.arange(n), cumulated(logs), logs
+        values[large] = log_evidence(relations(above[torch.from_numpy(large)]), *law, PARTICLES, 0)
+    return values
 
 
 def _neighbours(ballots: Ballots) -> tuple[np.ndarray, np.ndarray]:

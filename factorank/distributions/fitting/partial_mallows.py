@@ -23,6 +23,8 @@ DRAWS = 100_000
 """Orders that all chains together draw in a round, where the number of samples is not given."""
 LEAST_THETA, LARGEST_THETA = 1e-6, 14.0
 """Where the search for θ = -log φ ends: φ from 10^-6 to 1."""
+GOLDEN = (3 - math.sqrt(5)) / 2
+"""The shorter part of a golden section."""
 
 
 @dataclass(frozen=True)
@@ -173,25 +175,38 @@ def _finish(exact: PartialLikelihood, fit: PartialFit, keep: bool) -> PartialFit
 
 
 def _maximum(value: Callable[[float], float], start: float) -> tuple[float, float]:
-    """The θ of the largest value of a function of φ, near ``start``, by golden sections."""
-    ratio = (math.sqrt(5) - 1) / 2
-    low, high = max(start / 2, 0.0), min(2 * start + 0.05, LARGEST_THETA)
+    """The θ of the largest value of a function of φ, near ``start``, and that value.
+
+    Brent's search: the vertex of a parabola through three points, or a golden section where that leads out.
+    """
+    low, high = start / 2 if start > 0.05 else 0.0, min(2 * start + 0.05, LARGEST_THETA)
+    known: dict[float, float] = {}
 
     def at(theta: float) -> float:
-        return value(math.exp(-theta))
+        if theta not in known:
+            known[theta] = value(math.exp(-theta))
+        return known[theta]
 
-    inner, outer = high - ratio * (high - low), low + ratio * (high - low)
-    left, right = at(inner), at(outer)
+    best = second = third = min(max(start, low), high)
+    step = before = high - low
     while high - low > 1e-9 * max(high, 1.0):
-        if left >= right:
-            high, outer, right = outer, inner, left
-            inner = high - ratio * (high - low)
-            left = at(inner)
+        least = 2e-10 * max(high, 1.0)
+        a, b = (best - second) * (at(best) - at(third)), (best - third) * (at(best) - at(second))
+        bend = 2 * (b - a)
+        to_vertex = ((best - third) * b - (best - second) * a) / bend if bend else math.inf
+        inside = low < best - to_vertex < high and abs(to_vertex) < abs(before) / 2
+        before, step = (
+            step,
+            -to_vertex if inside else GOLDEN * ((low if 2 * best > low + high else high) - best),
+        )
+        trial = best + (step if abs(step) > least else math.copysign(least, step))
+        if at(trial) >= at(best):
+            low, high = (best, high) if trial > best else (low, best)
+            best, second, third = trial, best, second
         else:
-            low, inner, left = inner, outer, right
-            outer = low + ratio * (high - low)
-            right = at(outer)
-    theta = (low + high) / 2
-    edge = 0.0 if low == 0.0 else theta  # a maximum at the uniform law
-    best = max((theta, edge), key=at)
+            low, high = (low, trial) if trial > best else (trial, high)
+            second, third = (trial, second) if second == best or at(trial) >= at(second) else (second, trial)
+        if abs(step) <= least and high - low < 1e-6:
+            break
+    best = max((best, low), key=at) if low == 0 else best  # a maximum at the uniform law
     return best, at(best)
