@@ -10,8 +10,8 @@ import torch
 import factorank as fr
 from factorank.cli import command, command_names
 from factorank.commands import codes
+from factorank.commands._fit_report import name_items
 from factorank.commands._text import shorten, table, width
-from factorank.commands.fit import name_items
 from factorank.data import Rankings, read_rankings, write_rankings
 from factorank.distributions.saving import load_law
 

@@ -6,8 +6,9 @@
   included. Top lists and rankings of subsets are fitted where the family allows it.
 * Judge: :func:`compare` scores all families on held-out voters, :func:`bootstrap` refits a law to voters
   drawn with replacement, :func:`summary` gives consensus, parameters and their intervals. :func:`goodness`
-  sets first places, pairs and places beside those that a law expects, :func:`likelihood_ratio` tests a law
-  against a larger one, :func:`pairwise` and :func:`consensus_methods` look at the votes alone.
+  sets first places, pairs and places beside those that a law expects. :func:`likelihood_ratio` tests a law
+  against a larger one, :func:`against_smaller` against the next smaller family. :func:`pairwise` and
+  :func:`consensus_methods` look at the votes alone.
 * Believe: :func:`mallows_posterior` and :func:`plackett_luce_posterior`.
 * Use: :func:`log_prob` and :func:`bits` give the probability of rankings, partial ones included.
   :func:`open_law` opens a saved law or a trained model. :func:`training_orders` gives the orders that
@@ -30,8 +31,9 @@
 from factorank.data.rankings import Rankings, read_rankings, write_rankings
 from factorank.votes.comparison import HeldOutScore, compare, score_family
 from factorank.votes.families import FAMILIES, FitSettings, bootstrap, family_of, fit_family
-from factorank.votes.goodness import Goodness, goodness, likelihood_ratio
+from factorank.votes.goodness import Goodness, goodness
 from factorank.votes.law_summary import summary
+from factorank.votes.likelihood_ratio import LikelihoodRatio, against_smaller, likelihood_ratio
 from factorank.votes.networks import Networks, open_networks, save_networks, train_networks
 from factorank.votes.pairs import Pairwise, consensus_methods, pairwise
 from factorank.votes.posterior import (
@@ -48,11 +50,13 @@ __all__ = [
     "FitSettings",
     "Goodness",
     "HeldOutScore",
+    "LikelihoodRatio",
     "MallowsPosterior",
     "Networks",
     "Pairwise",
     "PlackettLucePosterior",
     "Rankings",
+    "against_smaller",
     "bits",
     "bootstrap",
     "compare",

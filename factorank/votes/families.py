@@ -12,6 +12,7 @@ from factorank.distributions import PermutationDistribution
 from factorank.distributions.fitting.checks import Unranked
 from factorank.distributions.fitting.em import rounds
 from factorank.errors import FactorankError
+from factorank.votes.probability import log_prob
 
 _KINDS: dict[str, Any] = {
     "uniform": laws.Uniform,
@@ -83,7 +84,7 @@ def fit_family(
         known = ", ".join(FAMILIES)
         raise FactorankError(f"there is no family {name!r}; there are {known}", parameter="family")
     if name == "uniform":
-        return laws.Uniform(rankings.n, dtype=torch.float64)
+        return _uniform(rankings, settings.unranked)
     options: dict[str, Any] = {"unranked": None if rankings.complete else settings.unranked}
     iterated = ["max_iterations", "tolerance"] + (["samples"] if name != "plackett-luce" else [])
     options |= {option: getattr(settings, option) for option in iterated if getattr(settings, option)}
@@ -100,6 +101,14 @@ def fit_family(
     return _KINDS[name].fit(rankings, **options)
 
 
+def _uniform(rankings: Rankings, unranked: Unranked | None) -> laws.Uniform:
+    """The uniform law, with a report like that of a fitted one."""
+    law = laws.Uniform(rankings.n, dtype=torch.float64)
+    nats = float(log_prob(law, rankings, unranked) @ rankings.weights)
+    law.report = laws.FitReport("uniform", rankings=rankings.voters, log_likelihood=nats, parameters=0)
+    return law
+
+
 def bootstrap(
     law: PermutationDistribution,
     rankings: Rankings,
@@ -112,7 +121,8 @@ def bootstrap(
 
     ``settings`` are those of the fit of ``law``. A RIM keeps its reference. A mixture begins EM at ``law``,
     so that its components keep their numbers. There are 100 refits unless ``count`` says otherwise, none
-    where a fit draws samples, which makes it slow, and none if there are fewer than 5 voters.
+    where a fit draws samples, which makes it slow (laws with a reference order, on rankings that leave items
+    incomparable, among them), and none if there are fewer than 5 voters.
 
     Efron, "Bootstrap methods: another look at the jackknife", 1979.
 
@@ -123,11 +133,13 @@ def bootstrap(
     tensor(True)
     """
     settings, family = settings or FitSettings(), family_of(law)
-    quiet = replace(settings, progress=False)
+    kind, quiet = family, replace(settings, progress=False)
     if isinstance(law, laws.Mixture):
-        quiet = replace(quiet, components=len(law.components), family=family_of(law.components[0]))
+        kind = family_of(law.components[0])
+        quiet = replace(quiet, components=len(law.components), family=kind)
         quiet = replace(quiet, max_iterations=100, tolerance=1e-5)
     slow = law.report is not None and law.report.standard_error is not None
+    slow |= settings.unranked == "incomparable" and not rankings.complete and kind != "plackett-luce"
     if count is None or rankings.voters < FEWEST_VOTERS:
         count = 0 if slow or rankings.voters < FEWEST_VOTERS else 100
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""How well a law describes the votes: expected against observed, and tests."""
+"""How well a law describes the votes: first places, pairs and places, expected against observed."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from factorank.distributions import Mixture, PermutationDistribution
 from factorank.distributions.fitting.checks import Unranked
 from factorank.distributions.fitting.consensus import pairwise_counts
 from factorank.distributions.fitting.partial_likelihood import pair_probabilities
-from factorank.errors import DistributionError, FactorankError
+from factorank.errors import DistributionError
 from factorank.permutations import inverse
 from factorank.votes.pairs import pairwise
 
@@ -50,7 +50,11 @@ class Goodness:
 
     @property
     def p_value(self) -> float:
-        """Of the first places, by χ² with n - 1 degrees of freedom: small where the law does not fit."""
+        """Of the first places, by χ² with n - 1 degrees of freedom: small where the law does not fit.
+
+        That is exact, for many voters, if the law is given beforehand. A law that was fitted to the same
+        votes comes closer to them, so that the p-value of a right one is a little too large, never too small.
+        """
         if len(self.items) < 2:
             return 1.0
         half = torch.tensor([(len(self.items) - 1) / 2, self.chi_square / 2], dtype=torch.float64)
@@ -166,33 +170,6 @@ def expected_pairs(law: PermutationDistribution, generator: torch.Generator | No
         orders = law.sample((SAMPLES,), generator=generator).cpu().numpy()
         shares = torch.from_numpy(pairwise_counts(orders, np.full(SAMPLES, 1 / SAMPLES)))
     return shares.fill_diagonal_(0.5)
-
-
-def likelihood_ratio(
-    smaller: PermutationDistribution, larger: PermutationDistribution
-) -> tuple[float, int, float]:
-    """Twice the gain in log-likelihood of a larger law, the parameters it has more, and the p-value by χ².
-
-    Both laws are fitted to the same votes, and the smaller one is a special case of the larger one. A
-    reference order that only one of them has, or a weight of a mixture that is zero, makes the p-value a
-    rough one.
-
-    >>> votes = laws.Mallows([0, 1, 2, 3], 0.5).sample((200,), generator=torch.Generator().manual_seed(0))
-    >>> statistic, more, p = likelihood_ratio(laws.Mallows.fit(votes), laws.GeneralizedMallows.fit(votes))
-    >>> statistic >= 0, more, 0 < p <= 1
-    (True, 2, True)
-    """
-    first, second = smaller.report, larger.report
-    if first is None or second is None or first.rankings != second.rankings:
-        raise FactorankError("a likelihood ratio compares two laws that were fitted to the same rankings")
-    more = second.parameters - first.parameters
-    if more < 1:
-        raise FactorankError(
-            f"the larger law has {second.parameters} parameters, the other {first.parameters}"
-        )
-    statistic = 2 * (second.log_likelihood - first.log_likelihood)
-    half = torch.tensor([more / 2, max(statistic, 0.0) / 2], dtype=torch.float64)
-    return statistic, more, float(torch.special.gammaincc(half[0], half[1]))
 
 
 def _plain(values: Tensor) -> list[object]:

@@ -8,7 +8,7 @@ import torch
 
 import factorank as fr
 from factorank.data import Rankings
-from factorank.votes import consensus_methods, goodness, likelihood_ratio, pairwise
+from factorank.votes import consensus_methods, goodness, pairwise
 from factorank.votes.goodness import expected_pairs
 
 G = torch.Generator
@@ -65,21 +65,6 @@ def test_the_law_that_made_the_votes_fits_and_another_does_not():
     votes = Rankings.from_orders(law.sample((3000,), generator=G().manual_seed(1)))
     assert goodness(law, votes).p_value > 1e-3
     assert goodness(fr.Mallows.fit(votes), votes).p_value < 1e-6
-
-
-def test_a_likelihood_ratio_has_the_right_size():
-    """Where the smaller law is true its p-values are not small more often than they should be."""
-    table = fr.Mallows(torch.arange(4), 0.5)
-    ps = []
-    for seed in range(60):
-        votes = table.sample((300,), generator=G().manual_seed(seed))
-        statistic, more, p = likelihood_ratio(fr.Mallows.fit(votes), fr.GeneralizedMallows.fit(votes))
-        assert statistic >= -1e-9
-        assert more == 2
-        ps.append(p)
-    assert sum(p < 0.1 for p in ps) <= 14  # 6 are expected
-    with pytest.raises(fr.FactorankError, match="fitted to the same rankings"):
-        likelihood_ratio(fr.Mallows([0, 1], 0.5), fr.Mallows([0, 1], 0.5))
 
 
 def test_condorcet_winner_and_cycle():

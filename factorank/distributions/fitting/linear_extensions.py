@@ -46,7 +46,7 @@ def _connected(above: np.ndarray) -> list[list[int]]:
 
 @lru_cache(maxsize=4096)
 def _count(needs: tuple[int, ...]) -> int:
-    """The orders in which every item k comes after those of the set ``needs[k]``, by the set that came first."""
+    """The number of orders in which every item k comes after those of the set ``needs[k]``."""
     ways = {0: 1}
     for _ in needs:
         longer: dict[int, int] = {}
