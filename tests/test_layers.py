@@ -17,7 +17,7 @@ from tests.source_tree import (
 )
 
 LAYERS = [
-    ["errors", "files"],
+    ["errors", "reading", "files", "sealed"],
     ["kernels"],
     ["permutations", "lexicographic", "distances", "assignment"],
     ["codes"],

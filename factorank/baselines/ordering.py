@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from factorank.errors import ModelError
 from factorank.models.context import build_context, context_config
-from factorank.models.saving import read_config, read_weights, write_module
+from factorank.models.saving import read_module, rebuilt, write_module
 from factorank.models.transformer import Transformer
 from factorank.permutations import check_integer, check_permutation
 
@@ -135,7 +135,7 @@ class OrderingModel(nn.Module):
         return sizes | {"encoder": context_config(self.encoder)}
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all."""
+        """Write ``model.safetensors`` and ``config.json`` into a folder, both or neither."""
         write_module(self, folder, FORMAT, VERSION, {"kind": self.kind, **self.config()})
 
     @classmethod
@@ -146,18 +146,16 @@ class OrderingModel(nn.Module):
         ``OrderingModel.from_pretrained`` loads a model of any kind.
         """
         folder = Path(folder)
-        settings = read_config(folder, FORMAT, VERSION, ("kind", "n", "encoder"), "a baseline of factorank")
+        wanted = ("kind", "n", "encoder")
+        settings, weights = read_module(folder, FORMAT, VERSION, wanted, "a baseline of factorank")
         kind = settings.pop("kind")
         kinds = {each.kind: each for each in (cls.__subclasses__() if cls is OrderingModel else [cls])}
         if kind not in kinds:
             raise ModelError(f"{folder} holds a model of kind {kind!r}, not {' or '.join(map(repr, kinds))}")
         described = settings.pop("encoder")
-        try:
-            model = kinds[kind](encoder=build_context(described) if encoder is None else encoder, **settings)
-        except TypeError as error:
-            raise ModelError(f"{folder}/config.json does not fit {kinds[kind].__name__}: {error}") from None
-        read_weights(model, folder)
-        return model
+        return rebuilt(
+            lambda: kinds[kind](encoder=encoder or build_context(described), **settings), weights, folder
+        )
 
 
 class ScoreHead(nn.Module):

@@ -1,16 +1,15 @@
 """Laws on disk: a folder with ``law.json``, which describes the law, and ``law.safetensors``, its numbers.
 
-Nothing is pickled: reading a law runs no code from the file.
+``law.json`` vouches for both files (:mod:`factorank.sealed`). Nothing is pickled: reading a law runs no code
+from the file, and the numbers are checked as those of a new law are.
 """
 
-import hashlib
-import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,12 +25,14 @@ from factorank.distributions.plackett_luce import PlackettLuce
 from factorank.distributions.rim import RIM
 from factorank.distributions.thurstone import Thurstone
 from factorank.distributions.uniform import Uniform
-from factorank.errors import DistributionError, FactorankError
-from factorank.files import folder_made_whole, write_json, write_whole
+from factorank.errors import FactorankError
+from factorank.files import folder_made_whole, restored
+from factorank.reading import expect, fields_of, read_tensors
+from factorank.sealed import read_sealed, write_sealed
 
 Law = PermutationDistribution | ComparisonLaw | DavidsonLuce
 """What can be saved: laws of orders, of comparisons of two items, and of rankings with ties."""
-FORMAT, VERSION = "factorank law", 1
+FORMAT, VERSION = "factorank law", 2
 JSON, TENSORS = "law.json", "law.safetensors"
 _OURS = {JSON, TENSORS, "fit.json", "fit.png", "goodness.png"}
 
@@ -60,22 +61,29 @@ def save_law(law: Law, path: str | os.PathLike[str], *, items: Sequence[str] | N
 
 def load_law(path: str | os.PathLike[str]) -> Law:
     """The law that :func:`save_law` wrote, with the report of its fit, on the CPU."""
-    about, path = _about(path), Path(path)
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    data = (path / TENSORS).read_bytes()
-    if hashlib.sha256(data).hexdigest() != about.get("sha256"):
-        _refuse(path / TENSORS, f"it is not the file that {JSON} describes, or it is damaged")
+    path = restored(path)
+    about, files = _about(path)
+    tensors = read_tensors(files.get(TENSORS, b""), path / TENSORS, LawFileError)
     try:
-        return _rebuild(about["law"], load(data))
-    except (SafetensorError, KeyError, TypeError, DistributionError) as error:
-        _refuse(path, f"the law cannot be rebuilt: {error}")
+        law = _rebuild(about["law"], tensors, path / JSON)
+    except (KeyError, TypeError, ValueError, RuntimeError, MemoryError) as error:
+        if isinstance(error, LawFileError):
+            raise
+        raise LawFileError(f"{path}: the law cannot be rebuilt: {error}") from None
+    if law.n != about["n"]:
+        raise LawFileError(f"{path / JSON}: the law ranks {law.n} items, but the file says {about['n']}")
+    return law
 
 
 def law_items(path: str | os.PathLike[str]) -> tuple[str, ...] | None:
     """The names of the items of a saved law, or None if it was saved without."""
-    items = _about(path).get("items")
+    path = restored(path)
+    about, _ = _about(path)
+    items = expect(list[str] | None, about.get("items"), path / JSON, LawFileError)
+    if items is not None and len(items) != about["n"]:
+        raise LawFileError(
+            f"{path / JSON}: the law ranks {about['n']} items, but there are {len(items)} names"
+        )
     return None if items is None else tuple(items)
 
 
@@ -99,15 +107,17 @@ def write_law(law: Law, folder: Path, items: Sequence[str] | None = None) -> Non
 
     if items is not None and len(items) != law.n:
         raise LawFileError(f"the law ranks {law.n} items, but there are {len(items)} names")
+    if items is not None and not all(isinstance(name, str) for name in items):
+        raise LawFileError("{parameter} are the names of the items, as text", parameter="items")
     tensors: dict[str, Tensor] = {}
     described = _describe(law, "", tensors)
     data = save({name: value.detach().to("cpu").contiguous().clone() for name, value in tensors.items()})
     about = {"format": FORMAT, "version": VERSION, "law": described, "n": law.n}
-    about |= {"items": None if items is None else list(items), "sha256": hashlib.sha256(data).hexdigest()}
-    write_whole(folder / TENSORS, data)
-    write_json(folder / JSON, about)
+    write_sealed(folder, JSON, about | {"items": None if items is None else list(items)}, {TENSORS: data})
 
 
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+DTYPES |= {"float32": torch.float32, "float64": torch.float64}
 # The numbers and tensors that each family is taken apart into, and built from.
 FAMILIES: dict[type[Law], tuple[str, ...]] = {
     Uniform: ("n", "batch_shape", "dtype"),
@@ -151,31 +161,46 @@ def _describe(law: Law, prefix: str, tensors: dict[str, Tensor]) -> dict[str, An
     return described
 
 
-def _rebuild(described: dict[str, Any], tensors: dict[str, Tensor]) -> Law:
-    parts = dict(described)
-    family, report = parts.pop("family"), parts.pop("report", None)
-    kinds: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in FAMILIES}
+def _rebuild(described: Any, tensors: dict[str, Tensor], where: Path) -> Law:
+    parts = dict(expect(dict[str, Any], described, where, LawFileError))
+    family, report = parts.pop("family", None), parts.pop("report", None)
+    kinds = {kind.__name__: kind for kind in FAMILIES}
     if family not in kinds:
         raise LawFileError(f"the law is of an unknown family, {family!r}; known are {', '.join(kinds)}")
+    names = (*FAMILIES[kinds[family]], "coefficients")
+    if unknown := [name for name in parts if name not in names]:
+        raise LawFileError(f"{where}: a {family} has {', '.join(names)}, and no {unknown[0]!r}")
     for name, value in parts.items():
         if name == "components":
-            parts[name] = [_rebuild(each, tensors) for each in value]
+            components = expect(list[dict[str, Any]], value, where, LawFileError)
+            parts[name] = [_rebuild(each, tensors, where) for each in components]
         elif name == "dtype":
-            parts[name] = getattr(torch, value)
-        elif isinstance(value, dict):
-            parts[name] = tensors[value["tensor"]]
+            parts[name] = DTYPES[value]
+        elif name in ("n", "batch_shape"):
+            parts[name] = expect(int if name == "n" else list[int], value, where, LawFileError)
+        else:
+            parts[name] = tensors[expect(dict[str, str], value, where, LawFileError)["tensor"]]
     coefficients = parts.pop("coefficients", None)
-    law = kinds[family](**parts)
+    make: Any = kinds[family]
+    checks = {"validate_args": True} if issubclass(make, PermutationDistribution) else {}
+    law = make(**parts, **checks)
     if coefficients is not None:
         law.coefficients = coefficients
     # As they were saved: normalising them again would round.
     if isinstance(law, RIM):
-        law._logits = parts["logits"]
+        law._logits = _normalised(parts["logits"], law.logits, where)
     elif isinstance(law, Mixture):
-        law.weights = parts["weights"]
+        law.weights = _normalised(parts["weights"], law.weights, where)
     if report is not None:
-        law.report = _report(report)
+        law.report = _report(report, where)
     return law
+
+
+def _normalised(saved: Tensor, again: Tensor, where: Path) -> Tensor:
+    """Saved numbers, refused unless normalising them again changes no more than their last digits."""
+    if saved.shape != again.shape or not torch.allclose(saved.exp(), again.exp(), rtol=1e-3):
+        raise LawFileError(f"{where}: the probabilities of the law do not sum to one")
+    return saved
 
 
 def _plain(value: Any) -> Any:
@@ -187,33 +212,23 @@ def _plain(value: Any) -> Any:
     return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def _report(plain: dict[str, Any]) -> FitReport:
+def _report(plain: Any, where: Path) -> FitReport:
+    expect(dict[str, Any], plain, where, LawFileError)
     names = {field.name for field in fields(FitReport)}
     facts = {name: value for name, value in plain.items() if name in names}
     for name, value in facts.items():
         if isinstance(value, list):
-            facts[name] = tuple(value) if name in ("warnings", "items") else tuple(map(float, value))
+            facts[name] = list(value) if name in ("warnings", "items") else [float(each) for each in value]
         elif isinstance(value, str) and name not in ("family", "parameter"):
             facts[name] = float(value)
-    return FitReport(**facts)
+    return FitReport(**fields_of(FitReport, facts, where, LawFileError))
 
 
-def _about(path: str | os.PathLike[str]) -> dict[str, Any]:
-    path = Path(path)
+def _about(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What ``law.json`` says, and the files beside it."""
     if path.is_dir() and not (path / JSON).exists():
-        _refuse(path, f"there is no {JSON} in this folder, so it holds no law")
-    text = (path / JSON).read_bytes()
-    try:
-        about = json.loads(text)
-    except ValueError as error:
-        _refuse(path / JSON, f"not JSON: {error}")
-    if not isinstance(about, dict) or about.get("format") != FORMAT or "law" not in about:
-        _refuse(path / JSON, "not the description of a law")
-    if about.get("version") != VERSION:
-        version = about.get("version")
-        _refuse(path / JSON, f"format version {version!r}; this factorank reads version {VERSION}")
-    return about
-
-
-def _refuse(path: Path, message: str) -> NoReturn:
-    raise LawFileError(f"{path}: {message}")
+        raise LawFileError(f"{path}: there is no {JSON} in this folder, so it holds no law")
+    about, files = read_sealed(path, JSON, LawFileError, "a law", format=FORMAT, version=VERSION)
+    if "law" not in about or type(about.get("n")) is not int:
+        raise LawFileError(f"{path / JSON}: not the description of a law")
+    return about, files

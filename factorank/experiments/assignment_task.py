@@ -6,9 +6,6 @@ matchings in mean). Matrices whose optimum has one longer cycle have exactly two
 none have one; matrices with more such cycles are left out.
 """
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,7 +14,7 @@ from torch import Tensor, nn
 from factorank.assignment import best_assignment
 from factorank.errors import FactorankError
 from factorank.experiments.ambiguous_tasks import Cases, Split, VectorTokens
-from factorank.files import write_whole
+from factorank.files import alone, write_whole
 from factorank.permutations import compose, cycle_count, inverse
 
 COLDEST, TEMPERATURES, ROUNDS = 2e-5, 40, 10
@@ -115,8 +112,7 @@ def _kept(folder: Path | None, name: str, n: int, count: int, seed: int, device:
         made = _drafted(n, count, seed, device)
     else:
         path = folder / f"{name}-{count}.safetensors"
-        folder.mkdir(parents=True, exist_ok=True)
-        with alone(folder):  # several processes need the same matrices: one solves them
+        with alone(folder, wait=True):  # several processes need the same matrices: one solves them
             if not path.exists():
                 write_whole(path, save(_drafted(n, count, seed, device)))
         made = load(path.read_bytes())
@@ -135,19 +131,3 @@ def _drafted(n: int, count: int, seed: int, device: torch.device | str) -> dict[
         back = inverse(draft, check=False).cpu()[:, None].expand_as(best)
         ranks.append(compose(back, best).to(torch.int16))
     return {"context": torch.cat(contexts), "ranks": torch.cat(ranks)}
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in the block with this folder."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

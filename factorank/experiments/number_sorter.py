@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from factorank.distributions import PermutationDistribution, PlackettLuce, RandomGrades
 from factorank.experiments.digit_networks import DigitNetwork
-from factorank.models.saving import read_config, read_weights, write_module
+from factorank.models.saving import read_module, rebuilt, write_module
 
 Method = Literal["factorank", "score-and-sort"]
 CELLS, LEVELS = 4, 10
@@ -64,13 +64,12 @@ class NumberSorter(nn.Module):
         return {"method": self.method, "channels": list(self.channels)}
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
-        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all."""
+        """Write ``model.safetensors`` and ``config.json`` into a folder, both or neither."""
         write_module(self, folder, FORMAT, VERSION, self.config(), dtype)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "NumberSorter":
         """Load what :meth:`save_pretrained` wrote, in eval mode."""
-        config = read_config(Path(folder), FORMAT, VERSION, ("method", "channels"), "a sorter of numbers")
-        model = cls(**config)
-        read_weights(model, Path(folder))
-        return model
+        wanted = ("method", "channels")
+        config, weights = read_module(Path(folder), FORMAT, VERSION, wanted, "a sorter of numbers")
+        return rebuilt(lambda: cls(**config), weights, Path(folder))

@@ -11,6 +11,7 @@ from typing import Any
 
 from factorank.errors import FactorankError
 from factorank.files import read_json_lines, write_json, write_whole
+from factorank.reading import read_object
 
 
 def provenance(command: str) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def measured_already(folder: Path, facts: dict[str, Any], name: str = "rows") ->
     """Whether the folder holds rows of a run; rows that depend on other facts are refused."""
     if not (folder / f"{name}.jsonl").exists():
         return False
-    stored, ours = json.loads((folder / f"{name}.json").read_bytes()), _plain(facts)
+    stored, ours = read_object(folder / f"{name}.json"), _plain(facts)
     if differing := [fact for fact in ours if stored.get(fact) != ours[fact]]:
         raise FactorankError(
             f"{folder} holds rows of another {', '.join(differing)}; choose another folder or label, or"

@@ -1,12 +1,13 @@
 """The card of a model on the hub: what it is, how to load it, and what the record of its training says."""
 
-import json
 import math
 import os
 from pathlib import Path
 from typing import Any
 
 from factorank.errors import ModelError
+from factorank.files import read_json_lines
+from factorank.reading import expect, read_object
 
 
 def model_card(
@@ -48,9 +49,9 @@ def _training(run: Path) -> str:
     path = run / "training.json"
     if not path.is_file():
         raise ModelError(f"{run} holds no run of train: training.json is missing", parameter="run")
-    record = json.loads(path.read_text(encoding="utf-8"))
-    data = record.get("data") or {}
-    rows = data.get("rows")
+    record = read_object(path, error=ModelError)
+    data = expect(dict[str, Any], record.get("data") or {}, path, ModelError)
+    rows = expect(int | None, data.get("rows"), path, ModelError)
     facts: dict[str, Any] = {
         "rows of data": "made by a function or a loader" if rows is None else f"{rows:,}"
     }
@@ -68,8 +69,7 @@ def _training(run: Path) -> str:
     facts |= {name: record[name] for name in names if record.get(name) is not None}
     lines = []
     if (run / "metrics.jsonl").is_file():
-        text = (run / "metrics.jsonl").read_text(encoding="utf-8")
-        lines = [json.loads(line) for line in text.splitlines()]
+        lines = read_json_lines(run / "metrics.jsonl")
     if lines:
         facts["steps done"] = f"{lines[-1]['step']:,} in {lines[-1]['seconds']:.0f} s"
     losses = [line["bits"] for line in lines if line.get("bits") is not None]

@@ -1,6 +1,5 @@
 """The untrained model of a setting, with hints or without, and the setting of a trained model."""
 
-import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from factorank.jigsaw.encoder import Encoded, PieceConvolution, PieceEncoder, Pi
 from factorank.jigsaw.puzzles import check_grid
 from factorank.jigsaw.settings import JigsawSetting
 from factorank.models import PermutationModel
+from factorank.reading import fields_of, read_object
 
 JigsawModel = PermutationModel | OrderingModel
 """A model of ours, or a baseline."""
@@ -95,8 +95,8 @@ def setting_of(model: JigsawModel, run: str | Path | None = None) -> JigsawSetti
     path = None if run is None else Path(run) / "setting.json"
     if path is not None and path.is_file():
         names = {field.name for field in fields(JigsawSetting)}
-        stored = json.loads(path.read_bytes())
-        return JigsawSetting(**{name: value for name, value in stored.items() if name in names})
+        stored = {name: value for name, value in read_object(path).items() if name in names}
+        return JigsawSetting(**fields_of(JigsawSetting, stored, path))
     if not isinstance(model, PermutationModel):
         raise FactorankError(f"{run} has no setting.json, which says how its baseline was trained")
     encoder = pieces_of(model)

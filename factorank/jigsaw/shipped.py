@@ -1,6 +1,5 @@
 """Trained jigsaw models: those that ship with the package, and those in the folders of runs."""
 
-import json
 import os
 import re
 from pathlib import Path
@@ -10,6 +9,7 @@ from factorank.baselines.ordering import OrderingModel
 from factorank.errors import FactorankError
 from factorank.jigsaw.model import JigsawModel, pieces_of
 from factorank.models import PermutationModel
+from factorank.sealed import is_sealed
 
 WEIGHTS = Path(__file__).parents[1] / "weights" / "jigsaw"
 
@@ -36,7 +36,8 @@ def load_any(grid: int | None = None, folder: str | os.PathLike[str] | None = No
     if not config.exists() and (runs := sorted(Path(folder).glob("*/config.json"))):
         listed = ", ".join(str(path.parent) for path in runs)
         raise FactorankError(f"{folder} is not a run, but holds some: {listed}")
-    model: JigsawModel = (OrderingModel if _is_baseline(config) else PermutationModel).from_pretrained(folder)
+    own = is_sealed(folder, "config.json", format=BASELINE)
+    model: JigsawModel = (OrderingModel if own else PermutationModel).from_pretrained(folder)
     try:
         its = pieces_of(model).grid
     except FactorankError:
@@ -60,10 +61,3 @@ def not_shipped(rows: int | None, columns: int | None) -> FactorankError:
         " train` trains others, whose folder can be given instead",
         parameter="grid",
     )
-
-
-def _is_baseline(config: Path) -> bool:
-    try:
-        return bool(json.loads(config.read_bytes())["format"] == BASELINE)
-    except (OSError, ValueError, LookupError, TypeError):
-        return False  # whoever reads the model says what is wrong

@@ -14,6 +14,7 @@ from factorank.jigsaw.evaluation import watcher
 from factorank.jigsaw.model import JigsawModel, new_model
 from factorank.jigsaw.puzzles import Puzzles
 from factorank.jigsaw.settings import JigsawSetting
+from factorank.reading import expect, parse_json, read_object, read_text
 from factorank.training import TrainResult, train
 
 
@@ -95,7 +96,7 @@ def begin_run(out: Path, setting: JigsawSetting, start: str | Path | None, pictu
         out.mkdir(parents=True, exist_ok=True)
         write_json(path, ours | {"pictures": None if pictures is None else pictures.fingerprint})
         return
-    stored = json.loads(path.read_bytes())
+    stored = read_object(path)
     ours = json.loads(json.dumps(ours))
     if differing := {name: stored.get(name) for name in ours if stored.get(name) != ours[name]}:
         raise OtherRunError(out, differing)
@@ -113,5 +114,5 @@ def history(out: str | Path | None) -> list[dict[str, Any]]:
     path = None if out is None else Path(out) / "metrics.jsonl"
     if path is None or not path.exists():
         return []
-    whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a killed run may leave half a line
-    return [json.loads(line) for line in whole.splitlines()]
+    whole = read_text(path).rpartition("\n")[0]  # a killed run may leave half a line
+    return [expect(dict[str, Any], parse_json(line, path), path) for line in whole.splitlines()]

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from factorank.errors import ModelError
 from factorank.permutations import cannot_check
+from factorank.reading import expect
 
 
 class ItemContext(nn.Module):
@@ -151,7 +152,7 @@ def context_config(encoder: nn.Module) -> dict[str, Any]:
 
 def build_context(config: dict[str, Any]) -> nn.Module:
     """The encoder that :func:`context_config` described."""
-    name = config.get("name")
+    name = expect(dict[str, Any], config, "context", ModelError).get("name")
     if name is None:
         raise ModelError(
             f"the model was saved with a context encoder of class {config.get('class')}, which is not"
@@ -166,7 +167,7 @@ def build_context(config: dict[str, Any]) -> nn.Module:
         raise ModelError(
             f"there is no context encoder {name!r}; there are {', '.join([*LIBRARY, *_registered])}"
         )
-    return encoder(**config["options"])
+    return encoder(**expect(dict[str, Any], config.get("options"), "options of the context", ModelError))
 
 
 @dataclasses.dataclass

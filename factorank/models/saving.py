@@ -1,24 +1,30 @@
-"""Models on disk: ``model.safetensors`` beside a ``config.json`` that says what it is; no pickles."""
+"""Models on disk: ``model.safetensors`` beside a ``config.json`` that says what it is; no pickles.
 
-import json
+``config.json`` vouches for both files (:mod:`factorank.sealed`): a change of either is noticed.
+"""
+
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from factorank.codes import Code
-from factorank.errors import ModelError
-from factorank.files import write_json, write_whole
+from factorank.errors import FactorankError, ModelError
+from factorank.files import write_whole
 from factorank.hub import fetched, model_card, push
 from factorank.models import orders
 from factorank.models.context import build_context, context_config, encode_context
 from factorank.onnx import export
+from factorank.reading import expect, read_tensors
+from factorank.sealed import read_sealed, sealed_head, write_sealed
 
-FORMAT, VERSION = "factorank-model", 1
+FORMAT, VERSION = "factorank-model", 2
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+M = TypeVar("M", bound=nn.Module)
 SETTINGS = ("n", "code", "objective", "width", "depth", "heads", "dropout", "context", "reference", "masks")
 
 
@@ -48,12 +54,18 @@ class SavedModel(nn.Module):
         }
 
     def save_pretrained(self, folder: str | os.PathLike[str], dtype: torch.dtype | None = None) -> None:
-        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all.
+        """Write ``model.safetensors`` and ``config.json`` into a folder, both or neither.
 
         ``dtype`` is that of the weights in the file, such as ``torch.bfloat16`` for half the size; the
         model's own by default.
         """
         write_module(self, folder, FORMAT, VERSION, self.config(), dtype)
+
+    def files(self) -> dict[str, bytes]:
+        """The contents of the files that :meth:`save_pretrained` writes."""
+        weights = {WEIGHTS: module_bytes(self)}
+        facts = {"format": FORMAT, "version": VERSION, **self.config()}
+        return weights | {CONFIG: sealed_head(facts, weights).encode()}
 
     def export_onnx(self, path: str | os.PathLike[str], context: Any = None) -> None:
         """Write an ONNX file, for runtimes without torch; needs ``factorank[onnx]``. Its batch has any size.
@@ -120,17 +132,27 @@ class SavedModel(nn.Module):
         name, or passed in.
         """
         folder = fetched(folder, revision)
-        config = read_config(folder, FORMAT, VERSION, SETTINGS, "a factorank model")
+        config, weights = read_module(folder, FORMAT, VERSION, SETTINGS, "a factorank model")
+        where = folder / CONFIG
         settings = {name: config[name] for name in SETTINGS} | {"target": config.get("target", "order")}
-        if settings["context"] is not None:
-            settings["context"] = build_context(settings["context"]) if context is None else context
-        elif context is not None:
+        n, width, depth = (
+            expect(int, settings[name], f"{where}: {name}", ModelError) for name in ("n", "width", "depth")
+        )
+        stored = sum(weight.numel() for weight in weights.values())
+        if max(n * width, depth * width**2) > stored:  # before they fill the memory
+            raise ModelError(f"the weights in {folder} do not fit its {CONFIG}: there are too few of them")
+        if settings["context"] is None and context is not None:
             raise ModelError(f"the model in {folder} was saved without a context encoder, but one was passed")
         if settings["reference"] is not None:
-            settings["reference"] = torch.tensor(settings["reference"], dtype=torch.int64)
-        model = cls(**settings)
-        read_weights(model, folder)
-        return model
+            reference = expect(list[int], settings["reference"], f"{where}: reference", ModelError)
+            settings["reference"] = torch.tensor(reference, dtype=torch.int64)
+
+        described = settings.pop("context")
+
+        def encoder() -> nn.Module | None:
+            return context if context is not None or described is None else build_context(described)
+
+        return rebuilt(lambda: cls(**settings, context=encoder()), weights, folder)
 
 
 def _example(model: SavedModel, context: Any) -> Any:
@@ -202,59 +224,61 @@ def write_module(
     config: dict[str, Any],
     dtype: torch.dtype | None = None,
 ) -> None:
-    """Write both files, each whole or not at all.
+    """Write both files, or neither.
 
     ``kind`` is the format's name. ``dtype`` is that of the floating-point weights in the file, by default the
     module's own. A module that reads them keeps its own.
     """
+    files = {WEIGHTS: module_bytes(module, dtype)}
+    write_sealed(folder, CONFIG, {"format": kind, "version": version, **config}, files)
+
+
+def module_bytes(module: nn.Module, dtype: torch.dtype | None = None) -> bytes:
+    """The weights of a module as the content of a file."""
     from safetensors.torch import save as serialized
 
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
     if dtype is not None:
         weights = {name: w.to(dtype) if w.is_floating_point() else w for name, w in weights.items()}
-    write_whole(folder / "model.safetensors", serialized(weights, {"format": "pt"}))
-    write_json(folder / "config.json", {"format": kind, "version": version, **config})
+    return serialized(weights, {"format": "pt"})
 
 
-def read_config(
-    folder: Path, kind: str, version: int, wanted: Iterable[str], what: str, file: str = "config.json"
-) -> dict[str, Any]:
-    """What ``config.json`` says, without format and version; refused unless it has all that is wanted.
+def read_module(
+    folder: Path, kind: str, version: int, wanted: Iterable[str], what: str
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What ``config.json`` says, without format and version, and the weights; both checked.
 
-    ``what`` is what messages call a module of that kind.
+    The configuration is refused unless it has all that is wanted. ``what`` is what messages call a module of
+    that kind.
     """
-    for name in (file, "model.safetensors"):
-        if not (folder / name).is_file():
-            raise ModelError(f"{folder} does not hold {what}: {name} is missing")
-    path = folder / file
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path} is not JSON: {error}") from None
-    if not isinstance(config, dict) or config.pop("format", None) != kind:
-        raise ModelError(f"{path} does not describe {what}")
-    if (stored := config.pop("version", None)) != version:
-        raise ModelError(
-            f"{folder} holds a model of format version {stored!r}; this factorank reads {version}"
-        )
-    if missing := [name for name in wanted if name not in config]:
-        raise ModelError(f"{path} lacks {', '.join(missing)}")
-    return config
+    config, files = read_facts(folder, CONFIG, kind, version, wanted, what)
+    if WEIGHTS not in files:
+        raise ModelError(f"{folder} does not hold {what}: {WEIGHTS} is missing")
+    return config, read_tensors(files[WEIGHTS], folder / WEIGHTS, ModelError)
 
 
-def read_weights(module: nn.Module, folder: Path) -> None:
-    """Give the module the weights of ``model.safetensors`` and put it in eval mode."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def read_facts(
+    folder: Path, file: str, kind: str, version: int, wanted: Iterable[str], what: str
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What the head of a sealed folder says of a kind of thing, and its files."""
+    facts, files = read_sealed(folder, file, ModelError, what, format=kind, version=version)
+    if missing := [name for name in wanted if name not in facts]:
+        raise ModelError(f"{folder / file} lacks {', '.join(missing)}")
+    del facts["format"], facts["version"]
+    return facts, files
 
-    try:
-        weights = load_file(folder / "model.safetensors")
-    except SafetensorError as error:
-        raise ModelError(f"{folder / 'model.safetensors'} cannot be read: {error}") from None
-    try:
-        module.load_state_dict(weights)
-    except RuntimeError as error:
-        raise ModelError(f"the weights in {folder} do not fit its config.json: {error}") from None
-    module.eval()
+
+def rebuilt(make: Callable[[], M], weights: dict[str, Tensor], folder: Path) -> M:
+    """The module that ``make`` builds from its configuration, with the weights, in eval mode."""
+    with torch.inference_mode(False):  # whose tensors could not be changed afterwards
+        try:
+            module = make()
+        except FactorankError:
+            raise
+        except (TypeError, ValueError, RuntimeError, MemoryError, LookupError, AttributeError) as error:
+            raise ModelError(f"{folder / CONFIG} describes no such model: {error}") from None
+        try:
+            module.load_state_dict({name: weight.clone() for name, weight in weights.items()})
+        except RuntimeError as error:
+            raise ModelError(f"the weights in {folder} do not fit its {CONFIG}: {error}") from None
+    return module.eval()

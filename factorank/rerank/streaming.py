@@ -17,6 +17,7 @@ from typing import Any
 from factorank.data.frames import polars_module
 from factorank.errors import FactorankError, RatingsError
 from factorank.files import write_json, write_whole
+from factorank.reading import read_object
 from factorank.rerank.ranker import Ranker
 from factorank.rerank.reranking import REFERENCES, Reranking
 
@@ -126,7 +127,7 @@ def _begin(folder: Path, facts: dict[str, Any]) -> None:
             raise FactorankError(f"{folder} holds parts but no {FACTS}; choose another folder")
         write_json(file, facts)
         return
-    there = json.loads(file.read_text())
+    there = read_object(file)
     if differing := [name for name, value in facts.items() if there.get(name) != value]:
         names = ", ".join(differing)
         raise FactorankError(f"{folder} holds other answers ({names} differ); choose another folder")

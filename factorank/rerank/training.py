@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from factorank.data.ratings import Ratings, order_of
+from factorank.data.ratings.saving import fingerprint
 from factorank.errors import FactorankError
 from factorank.models import PermutationModel
 from factorank.rerank.encoder import FeatureContext
@@ -81,6 +82,10 @@ class RatingLists:
         self.ratings, self.n, self.shortest, self.relevances = ratings, n, shortest, relevances
         if not len(ratings.users_with(shortest)):
             raise FactorankError(f"no user has the {shortest} ratings that the shortest list takes")
+
+    def fingerprint(self) -> str:
+        """A checksum of all ratings: a run is not resumed with others."""
+        return fingerprint(self.ratings)
 
     def __call__(
         self, batch_size: int, generator: torch.Generator

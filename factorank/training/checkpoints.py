@@ -1,10 +1,9 @@
 """Checkpoints: folders ``<step>/`` that are either whole or refused.
 
 A checkpoint is some files of tensors (safetensors), ``state.json``, and ``manifest.json`` with the format and
-the length and SHA-256 of each of them. The folder appears whole or not at all. Nothing is pickled.
+the length and SHA-256 of each of them: a sealed folder, which appears whole or not at all. No pickles.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -13,14 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
 from factorank.errors import TrainingError
 from factorank.files import folder_made_whole
+from factorank.reading import expect, parse_json, read_tensors
+from factorank.sealed import read_sealed, write_sealed
 
-FORMAT = 1
+FORMAT = 2
 KEEP = 2
+MANIFEST, STATE = "manifest.json", "state.json"
 
 
 @dataclass
@@ -34,19 +36,13 @@ class Checkpoint:
 
 def write(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint under ``folder``, keep the newest two, and return its path."""
-    files = {"state.json": _json(checkpoint.state)}
+    files = {STATE: _json(checkpoint.state)}
     for name, tensors in checkpoint.tensors.items():
         plain = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
         files[f"{name}.safetensors"] = save(plain)
-    manifest = {
-        "format": FORMAT,
-        "step": checkpoint.step,
-        "files": {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()},
-    }
     path = folder / str(checkpoint.step)
     with folder_made_whole(path) as aside:
-        for name, data in {**files, "manifest.json": _json(manifest)}.items():
-            (aside / name).write_bytes(data)
+        write_sealed(aside, MANIFEST, {"format": FORMAT, "step": checkpoint.step}, files)
     for step in steps_in(folder)[:-KEEP]:
         _discard(folder / str(step))
     return path
@@ -54,21 +50,22 @@ def write(folder: Path, checkpoint: Checkpoint) -> Path:
 
 def read(path: Path) -> Checkpoint:
     """Read a checkpoint, or raise a :class:`TrainingError` that names the file and what is wrong with it."""
-    manifest = _manifest(path)
-    contents: dict[str, bytes] = {}
-    for name, entry in manifest["files"].items():
-        data = _bytes(path / name)
-        if len(data) != entry["bytes"]:
-            raise TrainingError(f"{path / name} has {len(data)} bytes and should have {entry['bytes']}")
-        if _sha256(data) != entry["sha256"]:
-            raise TrainingError(f"{path / name} is damaged: its SHA-256 is not the one in the manifest")
-        contents[name] = data
+    if not (path / MANIFEST).exists():
+        raise TrainingError(f"{path / MANIFEST} is missing")
     try:
-        state = json.loads(contents.pop("state.json"))
-        tensors = {name.removesuffix(".safetensors"): load(data) for name, data in contents.items()}
-    except Exception as error:  # what the hash vouches for and still cannot be read was written wrongly
-        raise TrainingError(f"{path} cannot be read: {error}") from error
-    return Checkpoint(int(manifest["step"]), tensors, state)
+        manifest, files = read_sealed(path, MANIFEST, TrainingError, "a checkpoint", format=FORMAT)
+    except OSError as error:
+        raise TrainingError(f"{path / MANIFEST} cannot be read: {error.strerror}") from error
+    step = manifest.get("step")
+    if type(step) is not int or str(step) != path.name or STATE not in files:
+        raise TrainingError(f"{path / MANIFEST} is damaged: it does not describe checkpoint {path.name}")
+    state = parse_json(files.pop(STATE), path / STATE, TrainingError, infinite=True)
+    expect(dict[str, Any], state, path / STATE, TrainingError)
+    tensors = {
+        name.removesuffix(".safetensors"): read_tensors(data, path / name, TrainingError)
+        for name, data in files.items()
+    }
+    return Checkpoint(step, tensors, state)
 
 
 def newest(folder: Path) -> Checkpoint | None:
@@ -106,35 +103,9 @@ def tidy(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _manifest(path: Path) -> dict[str, Any]:
-    file = path / "manifest.json"
-    try:
-        manifest = json.loads(_bytes(file))
-        if manifest["format"] != FORMAT:
-            raise TrainingError(f"{file} has format {manifest['format']}; this version reads format {FORMAT}")
-        complete = str(manifest["step"]) == path.name and "state.json" in manifest["files"]
-        complete &= all({"bytes", "sha256"} <= entry.keys() for entry in manifest["files"].values())
-    except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise TrainingError(f"{file} is damaged: {type(error).__name__} {error}") from error
-    if not complete:
-        raise TrainingError(f"{file} is damaged: it does not describe checkpoint {path.name}")
-    return manifest
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise TrainingError(f"{path} cannot be read: {error.strerror}") from error
-
-
 def _json(value: Any) -> bytes:
     """A value as readable JSON; Python floats come back as they were, bit for bit."""
     return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _discard(path: Path) -> None:

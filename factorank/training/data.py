@@ -1,5 +1,6 @@
 """The data of a run, checked before it begins: orders to train on, and orders held out."""
 
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,6 +30,11 @@ from factorank.training.random_streams import stream_seed
 Data = Tensor | tuple[Tensor, Any] | Dataset[Any] | Iterable[Any] | Callable[[int, torch.Generator], Any]
 Batches = Source | LoaderBatches
 HeldOutData = Tensor | tuple[Tensor, Any] | float | None
+SAMPLED = 1024
+"""So many rows of a Dataset or a function tell it from others when a run is resumed."""
+AT_ONCE = 1 << 22
+_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Whole numbers by their bytes."""
 _KINDS = (
     "an order tensor (rows, n), a pair (orders, context), a Dataset with a length, a DataLoader or another"
     " iterable of batches, or a function data(batch_size, generator)"
@@ -100,10 +106,31 @@ class TrainingData:
 
         return HostBatches(fetch, shape.parts)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self, device: torch.device) -> dict[str, Any]:
         """What tells these data from others."""
-        data = {"rows": self.rows} if self.table is None else fingerprint(self.table)
+        if self.table is not None:
+            data = fingerprint(self.table)
+        else:
+            data = {"rows": self.rows, "checksum": self._sampled(device)}
         return {"data": data, "held_out": None if self.held_out is None else fingerprint(self.held_out)}
+
+    def _sampled(self, device: torch.device) -> int | str | None:
+        """A checksum of some rows of data that are no tensors; None where they are not the same twice."""
+        data: Any = self.data
+        if callable(own := getattr(data, "fingerprint", None)):
+            return str(own())
+        if self.loader is not None:
+            data = getattr(data, "dataset", None)
+            if isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
+                return None
+        if hasattr(data, "__len__"):
+            rows = torch.linspace(0, len(data) - 1, min(len(data), SAMPLED)).long().unique().tolist()
+            drawn = [collate(data, rows), collate(data, rows[:1]), collate(data, rows[:1])]
+        else:
+            generators = [torch.Generator(device).manual_seed(seed) for seed in (1, 0, 0)]
+            drawn = [generate(data, SAMPLED, generator, self.n) for generator in generators]
+        first, *twice = (fingerprint(batch)["checksum"] for batch in drawn)
+        return first if twice[0] == twice[1] else None
 
     @torch.no_grad()
     def probe(self, model: Any, device: torch.device) -> None:
@@ -190,16 +217,31 @@ def split(
 
 
 def fingerprint(batch: Batch) -> dict[str, Any]:
-    """What tells one data set from another: the shapes, and a checksum of the orders."""
+    """What tells one data set from another: the shapes, and a checksum of the orders and the context."""
     order, context = batch
-    mixed = order.reshape(-1).to(torch.int64)
-    # A sum of products would not do: rows that are permutations have equal sums.
-    mixed = mixed + torch.arange(mixed.numel(), device=order.device) * 0x9E3779B97F4A7C1
-    for shift, factor in ((30, 0x3F58476D1CE4E5B9), (27, 0x14D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> shift)) * factor
-    checksum = (mixed ^ (mixed >> 31)).sum()
-    shapes = [list(leaf.shape) for leaf in tree_leaves(context) if isinstance(leaf, Tensor)]
-    return {"rows": order.shape[0], "checksum": int(checksum), "context": shapes}
+    leaves = tree_leaves(context)
+    parts = [_checksum(leaf) if isinstance(leaf, Tensor) else repr(leaf) for leaf in leaves]
+    digest = hashlib.sha256(repr([_checksum(order.to(torch.int64)), *parts]).encode()).digest()
+    shapes = [list(leaf.shape) for leaf in leaves if isinstance(leaf, Tensor)]
+    return {"rows": order.shape[0], "checksum": int.from_bytes(digest[:8]), "context": shapes}
+
+
+def _checksum(tensor: Tensor) -> int:
+    """A number that depends on every bit of a tensor and on its place; computed where the tensor is."""
+    flat, total = tensor.detach().reshape(-1), 0
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
+    for start in range(0, flat.numel(), AT_ONCE):
+        part = flat[start : start + AT_ONCE]
+        if part.is_floating_point():
+            part = part.contiguous().view(_WHOLE[part.element_size()])
+        mixed = part.to(torch.int64)
+        # A sum of products would not do: rows that are permutations have equal sums.
+        mixed = mixed + torch.arange(start, start + len(part), device=flat.device) * 0x9E3779B97F4A7C1
+        for shift, factor in ((30, 0x3F58476D1CE4E5B9), (27, 0x14D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> shift)) * factor
+        total += int((mixed ^ (mixed >> 31)).sum())
+    return total
 
 
 def _two_rows(table: Batch) -> Batch:

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from factorank.errors import TrainingError
-from factorank.files import write_json
+from factorank.files import alone, write_json
+from factorank.reading import expect, read_object
+from factorank.sealed import move_sealed
 from factorank.training import checkpoints
 from factorank.training.checkpoints import Checkpoint
 
@@ -25,10 +27,16 @@ _OURS = ("training.json", "config.json", "model.safetensors", "metrics.jsonl", "
 """The files of a run."""
 
 
-def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpoint | None:
-    """The checkpoint to resume from, None to begin; refuses a folder that holds anything else."""
+def check_place(out: Path, resume: bool | str) -> None:
+    """Refuse a file in the place of the folder, and a folder that is not there but must be."""
     if out.exists() and not out.is_dir():
         raise TrainingError(f"{{parameter={str(out)!r}}} is a file; a run needs a folder", parameter="out")
+    if resume == "must" and not out.exists():
+        raise TrainingError(f"{{parameter='must'}}, but {out} holds no run", parameter="resume")
+
+
+def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpoint | None:
+    """The checkpoint to resume from, None to begin; refuses a folder that holds anything else."""
     present = [name for name in _OURS if (out / name).exists()]
     if "training.json" not in present:
         if present:
@@ -40,14 +48,10 @@ def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpo
     if resume is False:
         how = "{parameter=True} resumes it, another folder as out begins another"
         raise TrainingError(f"{out} holds a run already; {how}", parameter="resume")
-    try:
-        theirs = json.loads((out / "training.json").read_bytes())
-    except ValueError as error:
-        raise TrainingError(f"{out / 'training.json'} is damaged: {error}") from error
+    theirs = read_object(out / "training.json", error=TrainingError)
     ours = json.loads(json.dumps(identity))
-    if (
-        theirs.get("steps") is not None and ours.get("steps", 0) > theirs["steps"]
-    ):  # a longer plan of the same run
+    planned = expect(int | None, theirs.get("steps"), out / "training.json: steps", TrainingError)
+    if planned is not None and ours.get("steps", 0) > planned:  # a longer plan of the same run
         theirs |= {name: ours[name] for name in ("steps", "warmup")}
     if differences := _readable_first(_differences(theirs, ours)):
         held = f"{out} holds another run: {'; '.join(differences)}"
@@ -59,23 +63,13 @@ def find_run(out: Path, identity: dict[str, Any], resume: bool | str) -> Checkpo
 
 
 @contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Keep other runs out of a folder; the lock ends with the process, however that ends."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows
-        yield
-        return
-    handle = os.open(out, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+def locked(out: Path) -> Iterator[None]:
+    """Keep other runs out of a folder."""
+    with alone(out) as free:
+        if not free:
             why = f"another run is training in {out}; wait for it, or choose another {{parameter}}"
-            raise TrainingError(why, parameter="out") from None
+            raise TrainingError(why, parameter="out")
         yield
-    finally:
-        os.close(handle)
 
 
 def begin(out: Path, identity: dict[str, Any], model: Any) -> None:
@@ -87,18 +81,24 @@ def begin(out: Path, identity: dict[str, Any], model: Any) -> None:
     for path in out.glob(".training.json.*"):
         path.unlink(missing_ok=True)
     write_json(out / "training.json", identity)  # first: this file makes the folder a run
-    export(out, model, ("config.json",))
+    if not (out / "model.safetensors").exists():
+        export(out, model, True)
 
 
-def export(out: Path, model: Any, names: tuple[str, ...] | None = None) -> None:
-    """Write the model, or some of its files, for ``from_pretrained``; each file is replaced whole."""
+def export(out: Path, model: Any, described: bool = False) -> None:
+    """Write the model for ``from_pretrained``; the one that was there is replaced whole.
+
+    If it is only ``described``, its weights are left out: nobody takes a model for trained that is not.
+    """
     aside = out / f".exporting-{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     model.save_pretrained(aside)
-    for path in sorted(aside.iterdir()):
-        if names is None or path.name in names:
-            path.replace(out / path.name)
+    if described:
+        for path in [*aside.iterdir()]:
+            if path.name != "config.json":
+                path.unlink()
+    move_sealed(aside, out, "config.json")
     shutil.rmtree(aside)
 
 

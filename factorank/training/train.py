@@ -90,7 +90,9 @@ def train(
             length, whose items are orders ``(n,)`` or pairs; or a function ``data(batch_size, generator)``
             that makes orders ``(batch_size, n)`` or pairs on the generator's device; one that is tensor
             operations only may say ``capturable = True``. Rows are drawn in epochs without replacement. Or
-            batches of either kind: a DataLoader, or any iterable; it begins again where it ends.
+            batches of either kind: a DataLoader, or any iterable; it begins again where it ends. A run in
+            ``out`` is resumed with the same data only: tensors are compared whole, others by what their
+            method ``fingerprint()`` returns, or by 1,024 of their rows.
         settings: the settings as one object. Options change some of them.
         held_out: orders, or (orders, context), or the share of the rows (0 to 1) to hold out. The model ends
             with the weights that score best on them.
@@ -169,7 +171,7 @@ def _train(
         config = getattr(model, "config", None)
         described = {"class": type(model).__name__, "config": config() if callable(config) else config}
         identity: dict[str, Any] = {"format": 1, "model": described}
-        identity |= settings.identity(size, world.size, world.device) | data.identity()
+        identity |= settings.identity(size, world.size, world.device) | data.identity(world.device)
         checkpoint = _open_folder(out, settings.resume, identity, model, world, locks)
         if checkpoint is not None:
             loop.restore(checkpoint, out / "checkpoints" / str(checkpoint.step))
@@ -207,12 +209,9 @@ def _open_folder(
     checkpoint, failed = None, None
     if world.rank == 0:
         try:
-            if out.is_dir():
-                locks.enter_context(run_folder.alone(out))
+            run_folder.check_place(out, resume)
+            locks.enter_context(run_folder.locked(out))
             checkpoint = run_folder.find_run(out, identity, resume)
-            if not out.is_dir():
-                out.mkdir(parents=True)
-                locks.enter_context(run_folder.alone(out))
             run_folder.begin(out, identity, model)
         except (TrainingError, OSError) as error:
             failed = error

@@ -7,7 +7,6 @@ like every other: it samples, scores, and is conditioned. :func:`save_networks` 
 it in a folder.
 """
 
-import json
 import math
 import os
 import time
@@ -23,6 +22,8 @@ from factorank.distributions import Mixture, PermutationDistribution
 from factorank.errors import FactorankError, RankingsError
 from factorank.files import folder_made_whole, write_json
 from factorank.models import PermutationModel
+from factorank.reading import read_object
+from factorank.sealed import is_sealed
 from factorank.training import TrainSettings, train
 from factorank.votes.selection import KIND, SelectionModel
 
@@ -254,7 +255,7 @@ def open_networks(folder: str | os.PathLike[str]) -> Mixture:
     """The mixture in a folder of :func:`save_networks`."""
     path = Path(folder)
     try:
-        members = [(path / m["folder"], float(m["weight"])) for m in _read(path / NETWORKS)["networks"]]
+        members = [(path / m["folder"], float(m["weight"])) for m in read_object(path / NETWORKS)["networks"]]
         return Mixture([weight for _, weight in members], list(_laws(place for place, _ in members)))
     except (KeyError, TypeError, ValueError, OSError) as error:
         if isinstance(error, FactorankError):
@@ -264,10 +265,5 @@ def open_networks(folder: str | os.PathLike[str]) -> Mixture:
 
 def _laws(places: Iterator[Path]) -> Iterator[PermutationDistribution]:
     for place in places:
-        kind = _read(place / "config.json").get("kind")
-        yield (SelectionModel if kind == KIND else PermutationModel).from_pretrained(place).distribution()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_bytes())
-    return content
+        own = is_sealed(place, "config.json", format=KIND)
+        yield (SelectionModel if own else PermutationModel).from_pretrained(place).distribution()

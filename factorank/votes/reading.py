@@ -3,7 +3,6 @@
 Laws and models from folders, with the names of their items.
 """
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from factorank.distributions.saving import is_law, law_items, load_law
 from factorank.errors import FactorankError, RankingsError
 from factorank.files import write_json
 from factorank.models import PermutationModel
+from factorank.reading import read_json
 from factorank.votes.networks import NETWORKS, open_networks
 
 MOST_NUMBERS = 2**30
@@ -159,10 +159,7 @@ def _items(path: Path, n: int) -> list[str]:
     """The names of the items of a model in a folder, numbers if it has none."""
     items: Any = [str(item) for item in range(n)]
     if (path / ITEMS).exists():
-        try:
-            items = json.loads((path / ITEMS).read_bytes())
-        except ValueError as error:
-            raise FactorankError(f"{path / ITEMS}: not JSON: {error}") from None
+        items = read_json(path / ITEMS)
         if not isinstance(items, list) or [type(item) for item in items] != [str] * n:
             raise FactorankError(f"{path / ITEMS}: not a list of the names of {n} items")
     return items

@@ -7,21 +7,19 @@ not on the order of the others: a few thousand voters are too few to learn more.
 repeated selection (Seshadri, Ragain and Ugander, "Learning rich rankings", 2020) by a hidden layer.
 """
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from factorank.errors import ModelError
-from factorank.files import write_json, write_whole
+from factorank.models.saving import read_module, rebuilt, write_module
 from factorank.votes.selection_law import SelectionLaw
 
-KIND = "selection"
+KIND, VERSION = "factorank-selection", 1
 """What the configuration of a saved model calls it."""
 
 
@@ -111,32 +109,17 @@ class SelectionModel(nn.Module):
 
     def config(self) -> dict[str, Any]:
         """What rebuilds the model, without its weights, as JSON can hold it."""
-        size = {"n": self.n, "width": self.width, "dropout": self.dropout, "from_end": self.from_end}
-        return {"kind": KIND} | size
+        return {"n": self.n, "width": self.width, "dropout": self.dropout, "from_end": self.from_end}
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``model.safetensors`` and ``config.json`` into a folder, each whole or not at all."""
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        weights = {name: weight.detach().cpu().contiguous() for name, weight in self.state_dict().items()}
-        write_whole(path / "model.safetensors", save(weights))
-        write_json(path / "config.json", self.config())
+        """Write ``model.safetensors`` and ``config.json`` into a folder, both or neither."""
+        write_module(self, folder, KIND, VERSION, self.config())
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> "SelectionModel":
         """Load what :meth:`save_pretrained` wrote, in eval mode."""
-        path = Path(folder)
-        try:
-            config = json.loads((path / "config.json").read_bytes())
-            if config.pop("kind", None) != KIND:
-                raise ModelError(f"{path}: the model is none of kind {KIND!r}")
-            model = cls(**config)
-            model.load_state_dict(load_file(path / "model.safetensors"))
-        except ModelError:
-            raise
-        except Exception as error:  # safetensors has errors of its own
-            raise ModelError(f"{path}: not a saved selection model: {error}") from None
-        return model.eval()
+        config, weights = read_module(Path(folder), KIND, VERSION, ("n", "width"), "a selection model")
+        return rebuilt(lambda: cls(**config), weights, Path(folder))
 
     def extra_repr(self) -> str:
         return f"n={self.n}, width={self.width}, from_end={self.from_end}"

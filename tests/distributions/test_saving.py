@@ -1,15 +1,17 @@
 """Saved laws come back exactly; anything else in their place is refused with a reason."""
 
-import json
+from contextlib import suppress
 
 import pytest
 import torch
+from safetensors.torch import save
 
 import factorank as fr
 from factorank.distributions import saving
 from factorank.distributions.fitting.report import FitReport
 from factorank.distributions.mixture import Mixture
 from factorank.distributions.saving import LawFileError, law_items, load_law, save_law
+from factorank.sealed import read_sealed, write_sealed
 
 
 def probabilities(n, generator):
@@ -93,9 +95,9 @@ def test_fits_come_back_with_coefficients_and_errors(tmp_path):
 
 def test_parameters_that_make_no_law_are_refused(tmp_path):
     save_law(fr.RaoKupper([0.0, 1.0], kappa=2.0), tmp_path / "law")
-    about = json.loads((tmp_path / "law" / "law.json").read_text())
-    about["law"]["kappa"] = 0.5
-    (tmp_path / "law" / "law.json").write_text(json.dumps(about))
+    facts, files = read_sealed(tmp_path / "law", "law.json", fr.FactorankError, "a law")
+    forged = {"scores": torch.tensor([0.0, 1.0]), "kappa": torch.tensor(0.5), "effects": torch.zeros(0)}
+    write_sealed(tmp_path / "law", "law.json", facts, files | {"law.safetensors": save(forged)})
     with pytest.raises(LawFileError, match="the law cannot be rebuilt: RaoKupper takes kappa of 1 or more"):
         load_law(tmp_path / "law")
 
@@ -123,23 +125,36 @@ def test_without_names(tmp_path):
 
 
 def edit(folder, **changes):
-    about = json.loads((folder / "law.json").read_text())
-    (folder / "law.json").write_text(json.dumps(about | changes))
+    """Change what the file says, as somebody would who knows how it is sealed."""
+    facts, files = read_sealed(folder, "law.json", fr.FactorankError, "a law")
+    write_sealed(folder, "law.json", facts | changes, files)
+
+
+def described(**law):
+    return {"law": {"family": "Mallows", "central": {"tensor": "central"}, "phi": {"tensor": "phi"}} | law}
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda f: edit(f, version=99), "law.json: format version 99; this factorank reads version 1"),
-        (lambda f: edit(f, format="other"), "law.json: not the description of a law"),
+        (lambda f: edit(f, version=99), "its version is 99, and 2 is read"),
+        (lambda f: edit(f, format="other"), "law.json does not describe a law"),
         (lambda f: edit(f, law={"family": "Zipf"}), "unknown family, 'Zipf'; known are Uniform, Mallows"),
         (lambda f: edit(f, law={"family": "Mallows"}), "the law cannot be rebuilt"),
+        (lambda f: edit(f, **described(validate_args=False)), "a Mallows has .*, and no 'validate_args'"),
+        (lambda f: edit(f, **described(phi=7)), "7 is not dict"),
+        (lambda f: edit(f, **described(central=[0, 0, 0])), "is not dict"),
+        (lambda f: edit(f, **described(central={"tensor": "phi"})), "the law cannot be rebuilt"),
+        (lambda f: edit(f, n=5), "the law ranks 2 items, but the file says 5"),
+        (lambda f: (f / "law.json").write_text((f / "law.json").read_text().replace("phi", "psi")), "SHA"),
+        (lambda f: (f / "law.json").write_text("[" * 100_000), "nested deeper"),
+        (lambda f: (f / "law.json").write_bytes(b'{"a": "\xff"}'), "is not UTF-8"),
         (lambda f: (f / "law.json").write_text("{"), "law.json: not JSON"),
-        (lambda f: (f / "law.json").write_text("[]"), "law.json: not the description of a law"),
+        (lambda f: (f / "law.json").write_text("[]"), "is not dict"),
         (lambda f: (f / "law.json").unlink(), "there is no law.json in this folder"),
         (
             lambda f: (f / "law.safetensors").write_bytes(b"x" * 100),
-            "law.safetensors: it is not the file that",
+            "law.safetensors has 100 bytes and should have",
         ),
     ],
 )
@@ -151,14 +166,26 @@ def test_spoiled_folders_are_refused(spoil, message, tmp_path):
         load_law(folder)
 
 
-def test_every_flipped_bit_of_the_numbers_is_noticed(tmp_path):
-    save_law(fr.Mallows([0, 1], 0.5), tmp_path / "law")
-    file = tmp_path / "law" / "law.safetensors"
-    data = file.read_bytes()
-    for place in range(len(data)):
-        file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        with pytest.raises(LawFileError, match="damaged"):
-            load_law(tmp_path / "law")
+def test_every_changed_byte_is_noticed(tmp_path):
+    save_law(fr.Mallows([0, 1], 0.5), tmp_path / "law", items=["a", "b"])
+    for name in ("law.safetensors", "law.json"):
+        file = tmp_path / "law" / name
+        data = file.read_bytes()
+        for place in range(len(data)):
+            changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+            file.write_bytes(changed)
+            with suppress(LawFileError):  # white space alone may differ
+                assert load_law(tmp_path / "law").phi == 0.5
+                assert name == "law.json"
+                assert data[place : place + 1].isspace()
+        file.write_bytes(data)
+
+
+def test_too_few_names_are_refused_and_not_printed_as_they_are(tmp_path):
+    save_law(fr.Uniform(5), tmp_path / "law", items=list("abcde"))
+    edit(tmp_path / "law", items=["a", "b"])
+    with pytest.raises(LawFileError, match="the law ranks 5 items, but there are 2 names"):
+        law_items(tmp_path / "law")
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):

@@ -1,13 +1,12 @@
 """Saved models come back exactly, and what does not fit is refused."""
 
-import json
-
 import pytest
 import torch
 from torch import nn
 
 import factorank as fr
 from factorank.errors import ModelError
+from factorank.sealed import read_sealed, write_sealed
 from tests.models.naive import all_orders, small_model
 
 
@@ -81,18 +80,24 @@ def test_refusals(tmp_path):
     with pytest.raises(ModelError, match=r"config.json is missing"):
         fr.PermutationModel.from_pretrained(tmp_path)
     model.save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
+    config, files = read_sealed(tmp_path, "config.json", ModelError, "a model")
 
     def change(**values):
         changed = {name: value for name, value in {**config, **values}.items() if value != "drop"}
-        (tmp_path / "config.json").write_text(json.dumps(changed))
+        write_sealed(tmp_path, "config.json", changed, files)
 
     for values, match in [
-        ({"version": 2}, "format version 2"),
+        ({"version": 99}, "its version is 99, and 2 is read"),
         ({"format": "other"}, "does not describe"),
         ({"heads": "drop"}, "lacks heads"),
         ({"code": "morse"}, "no code 'morse'"),
         ({"width": 32}, "do not fit"),
+        ({"width": 10**9}, "do not fit"),
+        ({"n": "4"}, "n: '4' is not int"),
+        ({"heads": "many"}, "at least 1, not .many."),
+        ({"reference": [[0, 1]]}, "reference: .* is not list"),
+        ({"context": [1]}, "context: .* is not dict"),
+        ({"context": {"name": "items", "options": {"items": -5, "width": 16}}}, "describes no such model"),
         ({"context": {"name": "nowhere", "options": {}}}, "no context encoder 'nowhere'"),
     ]:
         change(**values)
@@ -103,8 +108,32 @@ def test_refusals(tmp_path):
         fr.PermutationModel.from_pretrained(tmp_path, context=Own())
     weights = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(weights[:-7])
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="bytes and should have"):
         fr.PermutationModel.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ModelError, match="not JSON"):
         fr.PermutationModel.from_pretrained(tmp_path)
+
+
+def test_every_changed_byte_is_noticed(tmp_path):
+    model = small_model(3, "lehmer")
+    model.save_pretrained(tmp_path)
+    generator = torch.Generator().manual_seed(0)
+    for name, tries in (("config.json", 200), ("model.safetensors", 200)):
+        data = (tmp_path / name).read_bytes()
+        for place in torch.randint(len(data), (tries,), generator=generator).tolist():
+            (tmp_path / name).write_bytes(data[:place] + bytes([data[place] ^ 2]) + data[place + 1 :])
+            if not data[place : place + 1].isspace():
+                with pytest.raises(ModelError):
+                    fr.PermutationModel.from_pretrained(tmp_path)
+        (tmp_path / name).write_bytes(data)
+    fr.PermutationModel.from_pretrained(tmp_path)
+
+
+def test_models_loaded_in_inference_mode_can_be_trained_and_sampled(tmp_path):
+    small_model(4, "lehmer").save_pretrained(tmp_path)
+    with torch.inference_mode():
+        model = fr.PermutationModel.from_pretrained(tmp_path)
+        model.distribution(nfe=2).sample((3,))
+    assert fr.is_permutation(model.distribution(nfe=2).sample((3,))).all()
+    model.loss(torch.arange(4)[None]).sum().backward()

@@ -220,7 +220,7 @@ def test_the_newest_two_are_kept(tmp_path):
     train(make(), ORDERS, out=tmp_path, steps=20, checkpoint_every=3, **OPTIONS)
     assert checkpoints.steps_in(tmp_path / "checkpoints") == [18, 20]
     manifest = json.loads((tmp_path / "checkpoints/20/manifest.json").read_text())
-    assert manifest["format"] == 1
+    assert manifest["format"] == 2
     assert set(manifest["files"]) == {path.name for path in (tmp_path / "checkpoints/20").iterdir()} - {
         "manifest.json"
     }
@@ -275,6 +275,74 @@ def test_another_model_or_other_data_are_refused(tmp_path):
         train(make(width=10), ORDERS, out=tmp_path, steps=4, **OPTIONS)
     with pytest.raises(TrainingError, match=r"data.checksum"):
         train(make(), ORDERS.flip(0), out=tmp_path, steps=4, **OPTIONS)
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, orders, contexts):
+        self.orders, self.contexts = orders, contexts
+
+    def __len__(self):
+        return len(self.orders)
+
+    def __getitem__(self, index):
+        return self.orders[index], self.contexts[index]
+
+
+class Drawn:
+    def __init__(self, orders, contexts):
+        self.orders, self.contexts = orders, contexts
+
+    def __call__(self, size, generator):
+        rows = torch.randint(len(self.orders), (size,), generator=generator)
+        return self.orders[rows], self.contexts[rows]
+
+
+def pairs(orders, contexts):
+    return orders, contexts
+
+
+def loaded(orders, contexts):
+    return torch.utils.data.DataLoader(Rows(orders, contexts), batch_size=12)
+
+
+@pytest.mark.parametrize("kind", [pairs, Rows, Drawn, loaded])
+def test_other_contexts_and_other_data_sets_are_refused(tmp_path, kind):
+    options = {name: value for name, value in OPTIONS.items() if kind is not loaded or name != "batch_size"}
+    contexts = torch.linspace(-1, 1, 60)
+    train(make(), kind(ORDERS, contexts), out=tmp_path, steps=4, **options)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for orders, changed in ((ORDERS, -contexts), (ORDERS.flip(0), contexts)):
+        with pytest.raises(TrainingError, match=r"holds another run: .*data.checksum"):
+            train(make(), kind(orders, changed), out=tmp_path, steps=4, **options)
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    train(make(), kind(ORDERS.clone(), contexts.clone()), out=tmp_path, steps=4, **options)
+
+
+def test_two_runs_that_begin_together_in_a_new_folder_do_not_share_it(tmp_path, monkeypatch):
+    """The second comes when the folder is not there yet, and the first has begun before it goes on."""
+    original, refused = folder.find_run, []
+
+    def late(out, *arguments):
+        if not refused:
+            refused.append(True)
+            with pytest.raises(TrainingError, match="another run is training in"):
+                train(make(), ORDERS, steps=4, out=out, **OPTIONS)
+        return original(out, *arguments)
+
+    monkeypatch.setattr(folder, "find_run", late)
+    train(make(), ORDERS, steps=4, out=tmp_path / "new", **OPTIONS)
+    assert refused
+
+
+def test_a_checkpoint_with_a_hostile_manifest_is_passed_over(tmp_path):
+    options = OPTIONS | {"steps": 20, "checkpoint_every": 6}
+    train(interrupt_after(make(), 15), ORDERS, out=tmp_path, **options)
+    for text in ("[" * 100_000, "[]", '{"files": 3}', '{"step": 1e999}', "\xff"):
+        (tmp_path / "checkpoints/15/manifest.json").write_bytes(text.encode("latin-1"))
+        with pytest.raises(TrainingError):
+            checkpoints.read(tmp_path / "checkpoints/15")
+    with pytest.warns(UserWarning, match="going on from checkpoint 12"):
+        train(make(), ORDERS, out=tmp_path, **options)
 
 
 def test_a_folder_with_something_else_is_refused(tmp_path):

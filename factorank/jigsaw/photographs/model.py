@@ -1,28 +1,26 @@
 """The model for photographs: the network, how sure it is, its files, and what it does with puzzles."""
 
 import importlib.util
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from factorank.errors import FactorankError
-from factorank.files import folder_made_whole
 from factorank.jigsaw.photographs.certainty import Certainty
 from factorank.jigsaw.photographs.graph import PhotographGraph, export_graph
 from factorank.jigsaw.photographs.network import PhotographNetwork
 from factorank.jigsaw.photographs.solving import Evidence, Placed, read_pieces, settle
 from factorank.jigsaw.photographs.views import views_of
+from factorank.models.saving import read_module, rebuilt, write_module
+from factorank.reading import fields_of
+from factorank.sealed import is_sealed
 
-FORMAT = "factorank-photographs-1"
+FORMAT, VERSION = "factorank-photographs", 2
 WEIGHTS = Path(__file__).parents[2] / "weights" / "photographs"
 LARGEST = 400
 """The most pieces of a puzzle: those of 20×20."""
@@ -90,15 +88,9 @@ class PhotographModel:
         return turned_whole(placed, grid, int(logits.argmax()))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the weights in bfloat16, and what they are, to a folder that appears whole."""
-        weights = {
-            name: value.to(torch.bfloat16).cpu().contiguous()
-            for name, value in self.network.state_dict().items()
-        }
-        config = {"format": FORMAT, "network": self.network.options, "certainty": asdict(self.certainty)}
-        with folder_made_whole(Path(folder)) as aside:
-            save_file(weights, aside / "model.safetensors")
-            (aside / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+        """Write the weights in bfloat16, and what they are, into a folder, both or neither."""
+        config = {"network": self.network.options, "certainty": asdict(self.certainty)}
+        write_module(self.network, folder, FORMAT, VERSION, config, torch.bfloat16)
 
     def export_onnx(self, path: str | os.PathLike[str]) -> None:
         """Write the network as one ONNX graph for every grid: see
@@ -116,11 +108,7 @@ class PhotographModel:
     @staticmethod
     def is_in(folder: str | os.PathLike[str]) -> bool:
         """Whether a folder holds a model for photographs."""
-        try:
-            config = json.loads((Path(folder) / "config.json").read_bytes())
-            return bool(config["format"] == FORMAT)
-        except (OSError, ValueError, LookupError, TypeError):
-            return False
+        return is_sealed(folder, "config.json", format=FORMAT)
 
 
 def turned_whole(placed: Placed, grid: tuple[int, int], turns: int) -> Placed:
@@ -142,16 +130,8 @@ def _shipped() -> PhotographModel:
 
 
 def _read(folder: Path) -> PhotographModel:
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError) as error:
-        raise FactorankError(f"{folder} holds no model for photographs: {error}") from None
-    if config.get("format") != FORMAT:
-        raise FactorankError(
-            f"{folder} holds no model for photographs: its format is {config.get('format')!r}"
-        )
-    network = PhotographNetwork(**config["network"])
-    weights = load_file(folder / "model.safetensors")
-    network.load_state_dict({name: value.float() for name, value in weights.items()})
-    certainty = {name: tuple(values) for name, values in config["certainty"].items()}
-    return PhotographModel(network.eval(), Certainty(**certainty))
+    wanted = ("network", "certainty")
+    config, weights = read_module(folder, FORMAT, VERSION, wanted, "a model for photographs")
+    network = rebuilt(lambda: PhotographNetwork(**config["network"]), weights, folder)
+    where = folder / "config.json"
+    return PhotographModel(network, Certainty(**fields_of(Certainty, config["certainty"], where)))

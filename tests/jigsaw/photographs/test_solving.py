@@ -131,7 +131,7 @@ def test_a_model_is_written_and_read_again(tmp_path):
     for name, weight in again.network.state_dict().items():
         assert torch.equal(weight, model.network.state_dict()[name].bfloat16().float())
     (tmp_path / "model" / "config.json").write_text(json.dumps({"format": "other"}))
-    with pytest.raises(fr.FactorankError, match="holds no model for photographs: its format is 'other'"):
+    with pytest.raises(fr.FactorankError, match="describe a model for photographs: its format is 'other'"):
         PhotographModel.load(tmp_path / "model")
-    with pytest.raises(fr.FactorankError, match="holds no model for photographs"):
+    with pytest.raises(fr.FactorankError, match="does not hold a model for photographs"):
         PhotographModel.load(tmp_path)
