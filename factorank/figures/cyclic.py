@@ -9,7 +9,6 @@ from factorank.files import read_json_lines
 FROM_THE_END = ("left-lehmer", "insertion")
 """The codes whose last values say something by themselves; see :mod:`factorank.experiments.cyclic`."""
 COLUMNS = {
-    "unique": "unique (%)",
     "unique_valid": "unique and valid (%)",
     "unique_cyclic": "unique, valid and cyclic (%)",
     "kl": "KL to uniform (bits)",
@@ -17,7 +16,7 @@ COLUMNS = {
 
 
 def cyclic_figure(results: AnyPath, path: AnyPath) -> None:
-    """Against the NFE: different samples, valid ones, cyclic ones, and the divergence from the uniform law.
+    """Against the NFE: different samples that are valid, that are cyclic, and the divergence from uniform.
 
     Lines are masked models, each code revealed from its own end, white marks at the right autoregressive
     ones; means over the seeds.
@@ -28,7 +27,7 @@ def cyclic_figure(results: AnyPath, path: AnyPath) -> None:
     n, expected = rows[0]["n"], 100 * rows[0]["unique_expected"]
     alone = not any(row["objective"] == "autoregressive" for row in rows)
     beside = "" if alone else f"\nright of {n}, white: autoregressive, NFE {n}"
-    figure, ((*axes,),) = panels(1, len(COLUMNS), 15, 4.3)
+    figure, ((*axes,),) = panels(1, len(COLUMNS), 15, 4.6)
     for axis, (key, title) in zip(axes, COLUMNS.items(), strict=True):
         for place, (code, (colour, mark, line)) in enumerate(CODE_STYLES.items()):
             for objective in ("masked", "autoregressive"):
@@ -55,7 +54,7 @@ def cyclic_figure(results: AnyPath, path: AnyPath) -> None:
             axis.axhline(100 / n, label="random permutations", **dashes)
         axis.set(title=title, xlabel="network evaluations (NFE)" + beside, xticks=range(1, n + 1))
         axis.grid(alpha=0.3)
-    legend_below(figure, 6, *axes[2].get_legend_handles_labels(), fontsize=9)
+    legend_below(figure, 6, *axes[1].get_legend_handles_labels(), fontsize=9)
     save(figure, path)
 
 

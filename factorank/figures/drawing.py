@@ -43,8 +43,9 @@ def label_ends(axis: Any, ends: dict[str, tuple[float, float, str]], *, gap: flo
     """Write each label beside the end of its line, ``(x, y, colour)``, apart from each other.
 
     ``gap`` is the least distance between two labels, as a share of the panel's height. The limits of the
-    panel must be set before.
+    panel are those of what is drawn before.
     """
+    axis.set(xlim=axis.get_xlim(), ylim=axis.get_ylim())
     to_share, to_data = axis.transAxes.inverted(), axis.transData
     places = {}
     for label, (x, y, colour) in ends.items():

@@ -5,7 +5,6 @@ from typing import Any
 
 from factorank.errors import FactorankError
 from factorank.figures.drawing import (
-    BLACK,
     BLUE,
     GREEN,
     GREY,
@@ -14,6 +13,7 @@ from factorank.figures.drawing import (
     SKY,
     VERMILION,
     AnyPath,
+    label_ends,
     legend_below,
     means,
     panels,
@@ -24,67 +24,63 @@ from factorank.files import read_json_lines
 OBJECTIVES = {"masked": ("o", 0), "autoregressive": ("s", 1)}
 """The marker of each objective, and which line style of a layout it takes."""
 LAYOUTS: dict[str, tuple[str, str, tuple[str, str], float]] = {
-    "aligned": ("", BLUE, ("-", "--"), 2.0),
-    "ratings": (", told ratings", BLACK, ("-", "--"), 2.0),
+    "aligned": ("", BLUE, ("-", "--"), 2.2),
+    "ratings": (", told ratings", BLUE, ("-", "--"), 2.2),
     "prefix": (", 2n tokens (paper)", SKY, (":", ":"), 1.2),
 }
 """The end of the label, colour, line styles and width of each layout, and of rankers that read ratings."""
 STYLES: dict[Any, tuple[str, str, str, str, float]] = {
-    ("factorank", objective, layout): (f"factorank, {objective}{label}", colour, mark, lines[which], width)
+    ("factorank", objective, layout): (f"{objective}{label}", colour, mark, lines[which], width)
     for layout, (label, colour, lines, width) in LAYOUTS.items()
     for objective, (mark, which) in OBJECTIVES.items()
 } | {
-    "matrix-factorisation": ("matrix-factorisation", VERMILION, "^", "-", 1.0),
-    "ease": ("ease", ORANGE, "v", "--", 1.0),
-    "lambdamart": ("lambdamart", GREEN, "D", "-.", 1.0),
-    "score-and-sort": ("score-and-sort", PURPLE, "P", "-", 1.0),
-    "mallows-mixture": ("mallows-mixture", SKY, "X", "--", 1.0),
-    "mean-rating": ("mean-rating", GREY, "d", "-.", 1.0),
-    "popularity": ("popularity", GREY, ">", "-", 1.0),
-    "uniform-rim": ("uniform-rim", GREY, "<", ":", 1.0),
+    "matrix-factorisation": ("matrix factorisation", VERMILION, "^", "-", 1.0),
+    "ease": ("EASE", ORANGE, "v", "-", 1.0),
+    "lambdamart": ("LambdaMART", GREEN, "D", "-", 1.0),
+    "score-and-sort": ("score and sort", PURPLE, "P", "-", 1.0),
+    "mallows-mixture": ("Mallows mixture", GREY, "X", "-", 1.0),
 }
-"""Label, colour, marker, line and its width of each method."""
+"""Label, colour, marker, line and its width of each method; popularity and uniform RIM are far below."""
 BASE = "mean-rating"
-"""The method that others are compared with where they are close together."""
-FAR_BELOW = ("popularity", "uniform-rim")
+"""The method that others are compared with: they lie on top of each other otherwise."""
 FEWEST = 30
 """The fewest items of a bin of the calibration: the share of a few is noise."""
 
 
 def rerank_figure(results: AnyPath, path: AnyPath) -> None:
-    """NDCG@10 (@5 for n = 10) of the unobserved items against how many are observed, a panel for each n.
+    """The lead over the mean rating in NDCG@10 (@5 for n = 10) of the unobserved items, in points.
 
-    A row of panels for each set of data, and below it one with the lead of the better methods over the mean
-    rating; means over the seeds.
+    Against how many items are observed: a row of panels for each set of data, a panel for each n; means over
+    the seeds. Blue lines are factorank's.
     """
     rows = [row for row in read_json_lines(results) if row.get("code") in (None, "insertion")]
-    if not rows:
-        raise FactorankError(f"{results} holds nothing to draw")
-    sets = list(dict.fromkeys(row["data"] for row in rows))
-    sizes = sorted({row["n"] for row in rows})
-    compared = {row["data"] for row in rows if row["method"] == BASE}
-    lines = [(data, above) for data in sets for above in (False, True) if not above or data in compared]
-    figure, axes = panels(len(lines), len(sizes), 4.6 * len(sizes), 3.9 * len(lines))
-    labelled: dict[str, Any] = {}
-    for line, (data, above) in zip(axes, lines, strict=True):
+    sets = list(dict.fromkeys(row["data"] for row in rows if row["method"] == BASE))
+    if not sets:
+        raise FactorankError(f"{results} holds no rows of {BASE}, with which others are compared")
+    sizes = sorted({row["n"] for row in rows if row["data"] in sets})
+    figure, axes = panels(len(sets), len(sizes), 5.2 * len(sizes), 3.9 * len(sets))
+    for line, data in zip(axes, sets, strict=True):
         for axis, n in zip(line, sizes, strict=True):
             k = 10 if n > 10 else 5
             here = [row for row in rows if (row["data"], row["n"], row["k"]) == (data, n, k)]
             axis.set_visible(bool(here))
-            base = dict(means([row for row in here if row["method"] == BASE], "r", "ndcg_unobserved"))
+            if not here:
+                continue
+            base = dict(means([row for row in here if row["method"] == BASE], "r", "ndcg_unobserved", 100))
+            ends = {"mean rating": (max(base), 0.0, "black")}
+            axis.axhline(0, color="black", linewidth=0.8)
             for style, (label, colour, mark, dashes, width) in STYLES.items():
-                points = means([row for row in here if _key(row) == style], "r", "ndcg_unobserved")
-                if above:
-                    points = [(r, value - base[r]) for r, value in points if r in base]
-                if points and not (above and style in FAR_BELOW):
+                points = means([row for row in here if _key(row) == style], "r", "ndcg_unobserved", 100)
+                points = [(r, value - base[r]) for r, value in points if r in base]
+                if points:
                     look = {"color": colour, "marker": mark, "linestyle": dashes, "linewidth": width}
                     look |= {"markersize": 4.5, "markerfacecolor": colour if width > 1.5 else "white"}
-                    (labelled[label],) = axis.plot(*zip(*points, strict=True), **look)
-            what = f"less that of {BASE}" if above else "unobserved items"
-            axis.set(title=f"{data}, n = {n}", xlabel="observed items r", ylabel=f"NDCG@{k}, {what}")
+                    axis.plot(*zip(*points, strict=True), **look)
+                    ends[label] = (*points[-1], colour)
+            axis.set(title=f"{data}, n = {n}", xlabel="observed items r", ylabel=f"points of NDCG@{k}")
             axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(alpha=0.3)
-    _legend(figure, labelled)
+            label_ends(axis, ends)
     save(figure, path)
 
 
