@@ -24,6 +24,8 @@ class Cyclic:
     """The codes to learn with."""
     objectives: tuple[Literal["masked", "autoregressive"], ...] = ("masked", "autoregressive")
     """The objectives to learn with."""
+    own_end: bool = True
+    """Let autoregressive models predict left-lehmer and insertion codes from their last position."""
     seeds: int = 1
     """How many times, each with its own 20% of the permutations and its own start."""
     nfe: tuple[int, ...] = ()
@@ -56,7 +58,7 @@ class Cyclic:
         from factorank.figures import curve_figure, cyclic_figure
 
         size = cyclic.preset(self.preset, **options_for(self, cyclic.Preset))
-        listed = cyclic.laws(self.codes, self.objectives, self.seeds)
+        listed = cyclic.laws(self.codes, self.objectives, self.seeds, own_end=self.own_end)
         if outside := [nfe for nfe in self.nfe if not 1 <= nfe <= size.n]:
             raise FactorankError(f"--nfe is from 1 to {size.n} at this size, not {outside[0]}")
         out = self.out or Path("runs") / ("cyclic" if self.preset == "laptop" else f"cyclic-{self.preset}")
@@ -134,14 +136,14 @@ def learn_and_score(
 def cyclic_table(rows: list[dict[str, Any]]) -> str:
     """The cyclic share at some NFEs, each code from its own end, means over the seeds; then the other numbers
     at the highest NFE."""
-    from factorank.figures.cyclic import from_own_end
+    from factorank.figures.cyclic import from_own_ends
 
     n, share = rows[0]["n"], rows[0]["share"]
     shown = sorted({1, 2, n // 2, n} & {row["nfe"] for row in rows})
     lines = []
-    for code, objective in dict.fromkeys((row["code"], row["objective"]) for row in rows):
-        mine = [row for row in rows if (row["code"], row["objective"]) == (code, objective)]
-        mine = [row for row in mine if from_own_end(row)]
+    own = from_own_ends(rows)
+    for code, objective in dict.fromkeys((row["code"], row["objective"]) for row in own):
+        mine = [row for row in own if (row["code"], row["objective"]) == (code, objective)]
         last = max(row["nfe"] for row in mine)
         cells = [percent(_mean(mine, "cyclic", nfe)) for nfe in shown]
         cells += [percent(_mean(mine, key, last)) for key in ("unique_cyclic", "in_train")]
@@ -149,8 +151,8 @@ def cyclic_table(rows: list[dict[str, Any]]) -> str:
     header = ["code", "objective", *(f"nfe {nfe}" for nfe in shown), "unique", "in train", "KL bits"]
     note = (
         f"n = {n}, {rows[0]['samples']} samples each. nfe: cyclic samples in %, at that number of network"
-        f" evaluations ({100 / n:.1f} for random permutations); masked left-lehmer and insertion codes are"
-        " revealed right to left, others left to right. At the highest NFE: unique, different cyclic"
+        f" evaluations ({100 / n:.1f} for random permutations); left-lehmer and insertion codes are revealed"
+        " right to left, others left to right. At the highest NFE: unique, different cyclic"
         f" samples in % ({100 * rows[0]['unique_expected']:.1f} from a perfect model); in train, cyclic"
         f" samples that were trained on in % ({100 * share:.0f} if nothing was memorised); KL, divergence"
         " of the uniform law on cyclic permutations from the model."

@@ -25,7 +25,7 @@ from factorank.data.cyclic import all_cyclic, cyclic_split
 from factorank.errors import FactorankError
 from factorank.files import read_json_lines
 from factorank.models import PermutationLaw, PermutationModel
-from factorank.models.model import Objective
+from factorank.models.model import Objective, Reveal
 from factorank.permutations import is_cyclic, is_permutation
 from factorank.training import TrainResult, train
 from factorank.training.settings import Precision
@@ -50,14 +50,22 @@ class Law:
     code: str
     objective: Objective
     seed: int = 0
+    reveal: Reveal = "left-to-right"
+    """The end from which an autoregressive model predicts the code."""
 
     @property
     def name(self) -> str:
-        return f"{self.code}-{self.objective}-{self.seed}"
+        end = "" if self.reveal == "left-to-right" else f"-{self.reveal}"
+        return f"{self.code}-{self.objective}{end}-{self.seed}"
 
 
-def laws(codes: Sequence[str], objectives: Sequence[Objective], seeds: int) -> list[Law]:
-    """Every combination once; the seed changes last."""
+def laws(
+    codes: Sequence[str], objectives: Sequence[Objective], seeds: int, *, own_end: bool = True
+) -> list[Law]:
+    """Every combination once; the seed changes last.
+
+    Autoregressive models predict a code from its own end, or all from the left.
+    """
     if seeds < 1 or not codes or not objectives:
         raise FactorankError(
             f"there is at least 1 code, objective and seed, not {len(codes)}, {len(objectives)} and {seeds}"
@@ -67,7 +75,15 @@ def laws(codes: Sequence[str], objectives: Sequence[Objective], seeds: int) -> l
             message = f"there is no {unknown[0]!r} in this experiment; {{parameter}} are {', '.join(allowed)}"
             raise FactorankError(message, parameter=parameter)
     codes, objectives = list(dict.fromkeys(codes)), list(dict.fromkeys(objectives))
-    return [Law(code, objective, seed) for seed in range(seeds) for code in codes for objective in objectives]
+    listed = [
+        Law(code, objective, seed) for seed in range(seeds) for code in codes for objective in objectives
+    ]
+    return [
+        replace(law, reveal="right-to-left")
+        if own_end and law.objective == "autoregressive" and law.code in FROM_THE_END
+        else law
+        for law in listed
+    ]
 
 
 @dataclass(frozen=True)
@@ -116,7 +132,7 @@ def learn(
     """Train the law's model on its share of the cyclic permutations; ``options`` go to ``train``."""
     torch.manual_seed(law.seed)
     shape = (size.width, size.depth, size.heads, size.dropout)
-    model = PermutationModel(size.n, law.code, law.objective, *shape)
+    model = PermutationModel(size.n, law.code, law.objective, *shape, reveal=law.reveal)
     early = {"held_out": size.held_out, "held_out_every": size.held_out_every, "patience": size.patience}
     if law.objective == "autoregressive":
         options = early | options
@@ -150,10 +166,10 @@ def score(
     masked = law.objective == "masked"
     trained_on, target = training_orders(law, size), all_cyclic(size.n)
     device = next(model.parameters()).device
-    for unmask in UNMASK if masked else ("left-to-right",):
+    for unmask in UNMASK if masked else (law.reveal,):
         for nfe in (sorted(set(nfes)) or range(1, size.n + 1)) if masked else (size.n,):
             started = time.perf_counter()
-            distribution = model.distribution(nfe=nfe, unmask=unmask)
+            distribution = model.distribution(nfe=nfe, unmask=unmask if masked else None)
             generator = torch.Generator(device).manual_seed(law.seed)
             with training_precision(size, device):
                 samples = distribution.sample((size.samples,), generator=generator).cpu()
@@ -218,7 +234,7 @@ def watcher(law: Law, size: Preset, samples: int = 2000) -> Callable[[Permutatio
     """
     trained_on = training_orders(law, size)
     from_the_end = law.objective == "masked" and law.code in FROM_THE_END
-    unmask = "right-to-left" if from_the_end else "left-to-right"
+    unmask = "right-to-left" if from_the_end else "left-to-right"  # an autoregressive model knows its own end
 
     def watch(model: PermutationModel) -> dict[str, float]:
         device = next(model.parameters()).device

@@ -21,7 +21,7 @@ def cyclic_figure(results: AnyPath, path: AnyPath) -> None:
     Lines are masked models, each code revealed from its own end, white marks at the right autoregressive
     ones; means over the seeds.
     """
-    rows = [row for row in read_json_lines(results) if from_own_end(row)]
+    rows = from_own_ends(read_json_lines(results))
     if not rows:
         raise FactorankError(f"{results} holds no results of unmasking each code from its end")
     n, expected = rows[0]["n"], 100 * rows[0]["unique_expected"]
@@ -58,14 +58,27 @@ def cyclic_figure(results: AnyPath, path: AnyPath) -> None:
     save(figure, path)
 
 
-def from_own_end(row: dict[str, Any]) -> bool:
-    """Whether a row of results reveals the positions of its code from the code's own end.
+def from_own_ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that reveal the positions of a code from the code's own end.
 
-    >>> from_own_end({"objective": "masked", "code": "insertion", "unmask": "right-to-left"})
-    True
+    Autoregressive models that were trained from the other end alone are kept.
+
+    >>> masked = {"objective": "masked", "code": "insertion"}
+    >>> rows = [masked | {"unmask": unmask} for unmask in ("random", "left-to-right", "right-to-left")]
+    >>> from_own_ends(rows)
+    [{'objective': 'masked', 'code': 'insertion', 'unmask': 'right-to-left'}]
     """
-    backward = row["objective"] == "masked" and row["code"] in FROM_THE_END
-    return bool(row["unmask"] == ("right-to-left" if backward else "left-to-right"))
+
+    def is_own(row: dict[str, Any]) -> bool:
+        end = "right-to-left" if row["code"] in FROM_THE_END else "left-to-right"
+        return bool(row["unmask"] == end)
+
+    own = {row["code"] for row in rows if row["objective"] == "autoregressive" and is_own(row)}
+    return [
+        row
+        for row in rows
+        if is_own(row) or (row["objective"] == "autoregressive" and row["code"] not in own)
+    ]
 
 
 def curve_figure(results: AnyPath, path: AnyPath) -> None:

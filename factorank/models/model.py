@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from factorank.codes import Code
 from factorank.codes import code as find_code
+from factorank.codes.reversed import Reversed
 from factorank.errors import ModelError
 from factorank.models import autoregressive, classical, masked, orders
 from factorank.models.conditions import conditions_for
@@ -22,6 +23,7 @@ from factorank.permutations import cannot_check
 Objective = Literal["masked", "autoregressive"]
 Masks = Literal["any", "suffix", "all"]
 Target = Literal["order", "rank"]
+Reveal = Literal["left-to-right", "right-to-left"]
 
 
 class PermutationModel(SavedModel):
@@ -48,6 +50,10 @@ class PermutationModel(SavedModel):
             then belongs to item i instead of place i, or for insertion the other way round. An aligned
             context with a token for each item goes with insertion codes, and with "rank" with all other
             factorized ones. Only codes change: laws take and give orders all the same.
+        reveal: from which end an autoregressive model predicts the positions of the code. Insertion and
+            left-Lehmer codes tell most at their last positions: "right-to-left" suits them. ``model.code`` is
+            the reversed code then; fixed values and logits are of its positions. Contexts must not be
+            aligned, and all lists have n items.
 
     With a code whose domains do not depend on n (insertion, left-Lehmer) lists shorter than n may be mixed
     in, padded with -1. ``model.padded = False`` promises that there are none and saves the attention mask.
@@ -79,6 +85,7 @@ class PermutationModel(SavedModel):
         reference: Tensor | None = None,
         masks: Masks = "any",
         target: Target | None = None,
+        reveal: Reveal = "left-to-right",
     ) -> None:
         super().__init__()
         n, width, depth, heads = checked_sizes(n, width, depth, heads, dropout)
@@ -93,11 +100,14 @@ class PermutationModel(SavedModel):
                 parameter="masks",
             )
         check_encoder(context)
+        orders.check_reveal(reveal, objective, context)
         if context is not None and getattr(context, "width", width) != width:
             raise ModelError(
                 f"the context encoder makes tokens of width {context.width}, the model's are {width} wide"
             )
-        self.n, self.code, self.objective = n, find_code(code), objective
+        self.n, self.code, self.objective, self.reveal = n, find_code(code), objective, reveal
+        if reveal == "right-to-left" and not isinstance(self.code, Reversed):
+            self.code = Reversed(self.code)
         self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
         self.context, self.masks = context, masks
         self.target, self.target_given = orders.checked_target(self.code, target), target is not None

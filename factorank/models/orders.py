@@ -1,7 +1,7 @@
 """Between orders as users have them and the codes a network reads: references, and lists shorter than n."""
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -174,6 +174,28 @@ def checked_target(code: Code, target: str | None) -> str:
             parameter="target",
         )
     return target or "order"
+
+
+def check_reveal(reveal: str, objective: str, context: Any) -> None:
+    """Refuse an end to begin at that is none, or that a model cannot begin at."""
+    if reveal not in ("left-to-right", "right-to-left"):
+        raise ModelError(
+            f"{{parameter}} is 'left-to-right' or 'right-to-left', not {reveal!r}", parameter="reveal"
+        )
+    if reveal == "left-to-right":
+        return
+    if objective != "autoregressive":
+        raise ModelError(
+            f"{{parameter={reveal!r}}} is for autoregressive models; of a masked one ask"
+            " distribution(unmask='right-to-left')",
+            parameter="reveal",
+        )
+    if getattr(context, "aligned", False):
+        raise ModelError(
+            f"{{parameter={reveal!r}}} needs a context that is not aligned: token i of the"
+            f" {type(context).__name__} goes to the position that is predicted as number i",
+            parameter="reveal",
+        )
 
 
 def mismatch(model: "PermutationModel") -> str | None:

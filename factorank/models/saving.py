@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from factorank.codes import Code
+from factorank.codes.reversed import Reversed
 from factorank.errors import FactorankError, ModelError
 from factorank.files import write_whole
 from factorank.hub import fetched, model_card, push
@@ -42,15 +43,17 @@ class SavedModel(nn.Module):
     reference: Tensor | None
     masks: str
     target: str
+    reveal: str
 
     def config(self) -> dict[str, Any]:
         """What rebuilds the model, without its weights, as JSON can hold it."""
         settings: dict[str, Any] = {name: getattr(self, name) for name in SETTINGS}
         return settings | {
-            "code": self.code.name,
+            "code": self.code.code.name if isinstance(self.code, Reversed) else self.code.name,
             "context": None if self.context is None else context_config(self.context),
             "reference": None if self.reference is None else self.reference.tolist(),
             "target": self.target,
+            "reveal": self.reveal,
         }
 
     def save_pretrained(self, folder: str | os.PathLike[str], dtype: torch.dtype | None = None) -> None:
@@ -134,7 +137,8 @@ class SavedModel(nn.Module):
         folder = fetched(folder, revision)
         config, weights = read_module(folder, FORMAT, VERSION, SETTINGS, "a factorank model")
         where = folder / CONFIG
-        settings = {name: config[name] for name in SETTINGS} | {"target": config.get("target", "order")}
+        settings = {name: config[name] for name in SETTINGS}
+        settings |= {name: config[name] for name in ("target", "reveal") if name in config}
         n, width, depth = (
             expect(int, settings[name], f"{where}: {name}", ModelError) for name in ("n", "width", "depth")
         )

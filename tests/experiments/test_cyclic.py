@@ -19,7 +19,7 @@ from factorank.commands.cyclic import cyclic_table
 from factorank.data.cyclic import all_cyclic, cyclic_split
 from factorank.experiments import cyclic
 from factorank.experiments.cyclic import Law, Preset
-from factorank.figures.cyclic import from_own_end
+from factorank.figures.cyclic import from_own_ends
 
 TINY = Preset(
     n=5,
@@ -129,10 +129,28 @@ def test_from_their_own_ends_three_codes_have_one_law_to_learn(n):
     assert torch.equal(fr.code("insertion").encode(fr.inverse(orders)), torch.arange(n) - left)
     assert torch.equal(fr.is_cyclic(orders), fr.is_cyclic(fr.inverse(orders)))
     for code in cyclic.CODES:
-        for way in cyclic.UNMASK:
-            row = {"objective": "masked", "code": code, "unmask": way}
-            own = "right-to-left" if code in cyclic.FROM_THE_END else "left-to-right"
-            assert from_own_end(row) == (way == own)
+        own = "right-to-left" if code in cyclic.FROM_THE_END else "left-to-right"
+        rows = [{"objective": "masked", "code": code, "unmask": way} for way in cyclic.UNMASK]
+        assert [row["unmask"] for row in from_own_ends(rows)] == [own]
+
+
+def test_autoregressive_rows_of_the_other_end_are_kept_where_there_are_no_others():
+    rows = [
+        {"objective": "autoregressive", "code": "insertion", "unmask": way}
+        for way in ("left-to-right", "right-to-left")
+    ]
+    assert from_own_ends(rows[:1]) == rows[:1]
+    assert from_own_ends(rows) == rows[1:]
+
+
+def test_autoregressive_models_begin_at_the_end_of_the_code_that_tells_most():
+    listed = cyclic.laws(["lehmer", "insertion"], ["masked", "autoregressive"], 1)
+    assert [law.reveal for law in listed] == ["left-to-right"] * 3 + ["right-to-left"]
+    assert len({law.name for law in listed}) == 4
+    other = cyclic.laws(["insertion"], ["autoregressive"], 1, own_end=False)
+    assert [law.reveal for law in other] == ["left-to-right"]
+    row = next(cyclic.score(listed[3], TINY, cyclic.learn(listed[3], replace(TINY, steps=2))[0]))
+    assert (row["unmask"], row["nfe"]) == ("right-to-left", TINY.n)
 
 
 def test_only_autoregressive_models_hold_rows_out():
