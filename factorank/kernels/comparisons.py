@@ -19,6 +19,16 @@ def add_up(first, second, codes, weights, table):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True)
+def first_fault(pairs, n):  # type: ignore[no-untyped-def]
+    """The first row of ``pairs (rows, 2)`` that does not hold two different items of 0..n-1; -1 if none."""
+    for row in range(len(pairs)):
+        a, b = pairs[row, 0], pairs[row, 1]
+        if a < 0 or a >= n or b < 0 or b >= n or a == b:
+            return row
+    return -1
+
+
+@njit(cache=True)
 def largest_errors(errors, scale, up, down, out):  # type: ignore[no-untyped-def]
     """``out[draw, j]``: the largest error of j less k where ``up[j, k]``, of k less j where ``down[j, k]``.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from factorank.distributions.comparisons.battles import FIRST, SECOND, TIE
 from factorank.errors import RankingsError
+from factorank.leaderboard.columns import columns_of, distinct
 
 COLUMNS = {
     "model_a": ("model_a", "a", "left", "player_a", "item_a", "first"),
@@ -69,7 +70,7 @@ def battle_table(table: Any, place: Place = row_name) -> BattleTable:
         return table
     columns = columns_of(table)
     names = {what: _column(columns, what, required=what not in ("count", "judge")) for what in COLUMNS}
-    left, right = (np.asarray(columns[names[what]]) for what in ("model_a", "model_b"))
+    left, right = (columns[names[what]] for what in ("model_a", "model_b"))
     rows = len(left)
     for name in names.values():
         if name and len(columns[name]) != rows:
@@ -83,32 +84,13 @@ def battle_table(table: Any, place: Place = row_name) -> BattleTable:
         raise RankingsError(f"{place(row)}: {items[pairs[row, 0]]!r} is compared with itself")
     if len(items) < 2:
         raise RankingsError("a leaderboard ranks at least two items")
-    outcomes = _outcomes(np.asarray(columns[names["winner"]]), names["winner"], items, pairs, place)
+    outcomes = _outcomes(columns[names["winner"]], names["winner"], items, pairs, place)
     counts = None
     if names["count"]:
         counts = _counts(np.asarray(columns[names["count"]]), names["count"], place)
         _check_once(pairs, outcomes, items, place)
-    judges = None if not names["judge"] else np.asarray(columns[names["judge"]])
+    judges = None if not names["judge"] else distinct(columns[names["judge"]])[0]
     return BattleTable(items, pairs, outcomes, counts, judges)
-
-
-def columns_of(table: Any) -> Mapping[str, Any]:
-    """The columns of a table of any usual kind, by name."""
-    if isinstance(table, Mapping):
-        columns = table
-    elif isinstance(table, np.ndarray) and table.dtype.names:
-        columns = {name: table[name] for name in table.dtype.names}
-    elif hasattr(table, "columns") and hasattr(table, "__getitem__"):
-        columns = {str(name): table[name] for name in table.columns}
-    else:
-        raise RankingsError(
-            "battles are a table: a dict of columns, a pandas or polars frame, or a structured numpy array,"
-            f" not {type(table).__name__}"
-        )
-    return {
-        str(name): column.to_numpy() if hasattr(column, "to_numpy") else column
-        for name, column in columns.items()
-    }
 
 
 def _column(columns: Mapping[str, Any], what: str, *, required: bool) -> str:
@@ -125,63 +107,50 @@ def _column(columns: Mapping[str, Any], what: str, *, required: bool) -> str:
 
 
 def _numbered(
-    left: np.ndarray, right: np.ndarray, names: dict[str, str], place: Place
+    left: Any, right: Any, names: dict[str, str], place: Place
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """The names of the items, sorted, and the pairs as numbers."""
+    columns = []
     for column, what in ((left, "model_a"), (right, "model_b")):
-        missing = _missing(column)
-        if missing.any():
-            raise RankingsError(f"{place(int(missing.argmax()))}: column {names[what]!r} holds no name")
-    both = np.concatenate([left, right])
-    if both.dtype.kind in "iu":
-        values, index = np.unique(both, return_inverse=True)
-        items = tuple(str(value) for value in values.tolist())
-    else:
-        numbers: dict[Any, int] = {}
-        index = np.fromiter((numbers.setdefault(name, len(numbers)) for name in both.tolist()), np.int64)
-        items = tuple(str(name) for name in numbers)
-        by = np.argsort(np.array(items), kind="stable")
-        sorted_place = np.empty(len(by), np.int64)
-        sorted_place[by] = np.arange(len(by))
-        items, index = tuple(items[i] for i in by), sorted_place[index]
-    return items, np.ascontiguousarray(index.reshape(2, -1).T)
+        codes, values = distinct(column)
+        if None in values or "" in values:
+            row = int(np.isin(codes, [i for i, value in enumerate(values) if value in (None, "")]).argmax())
+            raise RankingsError(f"{place(row)}: column {names[what]!r} holds no name")
+        columns.append((codes, values))
+    every = {value for _, values in columns for value in values}
+    numeric = all(isinstance(value, int) for value in every)
+    items = tuple(map(str, sorted(every))) if numeric else tuple(sorted({str(value) for value in every}))
+    number = {item: at for at, item in enumerate(items)}
+    pairs = np.empty((len(columns[0][0]), 2), np.int64)
+    for side, (codes, values) in enumerate(columns):
+        pairs[:, side] = np.array([number[str(value)] for value in values], np.int64)[codes]
+    return items, pairs
 
 
-def _missing(column: np.ndarray) -> np.ndarray:
-    if column.dtype.kind == "f":
-        return np.isnan(column)
-    if column.dtype.kind == "O":
-        return np.array([value is None or value != value or value == "" for value in column.tolist()], bool)
-    return np.zeros(len(column), bool) if column.dtype.kind in "iub" else column == ""
-
-
-def _outcomes(
-    column: np.ndarray, name: str, items: tuple[str, ...], pairs: np.ndarray, place: Place
-) -> np.ndarray:
-    values, index = np.unique(column.astype(str), return_inverse=True)
-    index = index.reshape(-1)
+def _outcomes(column: Any, name: str, items: tuple[str, ...], pairs: np.ndarray, place: Place) -> np.ndarray:
+    index, values = distinct(column)
     number = {item: at for at, item in enumerate(items)}
     meaning = {word: code for code, words in WORDS.items() for word in words}
     codes = np.full(len(values), -1)
     winners = np.full(len(values), -1)
-    for at, value in enumerate(values.tolist()):
+    for at, value in enumerate(map(str, values)):
         if value in number:
             winners[at] = number[value]
         elif value.strip().lower() in meaning:
             codes[at] = meaning[value.strip().lower()]
-    result, winner = codes[index], winners[index]
-    result = np.where((winner >= 0) & (winner == pairs[:, 0]), FIRST, result)
-    result = np.where((winner >= 0) & (winner == pairs[:, 1]), SECOND, result)
-    if (result < 0).any():
+    result = codes[index]
+    if (winners >= 0).any():
+        winner = winners[index]
+        result = np.where((winner >= 0) & (winner == pairs[:, 0]), FIRST, result)
+        result = np.where((winner >= 0) & (winner == pairs[:, 1]), SECOND, result)
+    if (codes < 0).any() and (result < 0).any():
         row = int((result < 0).argmax())
         why = (
             "which did not take part in this battle"
-            if winner[row] >= 0
+            if winners[index[row]] >= 0
             else "but a winner is 'model_a', 'model_b', 'tie' or the name of one of the two"
         )
-        raise RankingsError(
-            f"{place(row)}: column {name!r} holds {column[row : row + 1].tolist()[0]!r}, {why}"
-        )
+        raise RankingsError(f"{place(row)}: column {name!r} holds {values[index[row]]!r}, {why}")
     return result
 
 

@@ -35,7 +35,7 @@ def read_board(path: str | os.PathLike[str]) -> BattleTable | ScoreTable:
     if suffix in PREFLIB:
         return ranked_pairs(read_rankings(path))
     frame, first_line = _frame(path, suffix)
-    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    columns = {name: frame[name] for name in frame.columns}
 
     def place(row: int) -> str:
         return f"{path}: " + (f"line {row + first_line}" if first_line else f"row {row + 1}")
@@ -76,7 +76,7 @@ def _frame(path: Path, suffix: str) -> tuple[Any, int]:
         return polars.read_csv(io.BytesIO(data), separator=separator, infer_schema=False), 2
 
 
-def _understood(columns: dict[str, np.ndarray], place: Place) -> BattleTable | ScoreTable:
+def _understood(columns: dict[str, Any], place: Place) -> BattleTable | ScoreTable:
     lower = {name.strip().lower(): name for name in columns}
     if any(name in lower for name in COLUMNS["model_a"][:1] + COLUMNS["model_b"][:1]):
         return battle_table(columns, place)
@@ -85,19 +85,19 @@ def _understood(columns: dict[str, np.ndarray], place: Place) -> BattleTable | S
         rest |= {"model_a": columns[lower["winner"]], "model_b": columns[lower["loser"]]}
         return battle_table(rest, place)
     names = list(columns)
-    if len(names) > 2 and set(names[1:]) == {str(name) for name in columns[names[0]].tolist()}:
+    if len(names) > 2 and set(names[1:]) == {str(name) for name in columns[names[0]].to_list()}:
         return _matrix(columns, names, place)
     if "item" in lower or "model" in lower or "score" in lower or len(names) > 2:
         return score_table(columns, place)
     return battle_table(columns, place)
 
 
-def _matrix(columns: dict[str, np.ndarray], names: list[str], place: Place) -> BattleTable:
+def _matrix(columns: dict[str, Any], names: list[str], place: Place) -> BattleTable:
     """A square table of wins."""
-    rows = [str(name) for name in columns[names[0]].tolist()]
+    rows = [str(name) for name in columns[names[0]].to_list()]
     wins = {"model_a": [], "model_b": [], "winner": [], "count": []}  # type: dict[str, list[Any]]
     for name in names[1:]:
-        for row, cell in enumerate(columns[name].tolist()):
+        for row, cell in enumerate(columns[name].to_list()):
             empty = cell is None or str(cell).strip() in ("", "-")
             if rows[row] == name or empty:
                 continue

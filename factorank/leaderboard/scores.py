@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from factorank.errors import RankingsError
-from factorank.leaderboard.battles import Place, columns_of, row_name
+from factorank.leaderboard.battles import Place, row_name
+from factorank.leaderboard.columns import columns_of
 
 FEWEST_TASKS = 2
 

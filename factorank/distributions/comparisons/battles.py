@@ -106,8 +106,10 @@ def outcome_codes(outcomes: Any, rows: int) -> np.ndarray:
             parameter="outcomes",
         )
     if values.dtype.kind in "iu":
-        codes = values.astype(np.int64)
-        bad, allowed = (codes < FIRST) | (codes > TIE), "0 (the first wins), 1 (the second wins) or 2 (a tie)"
+        codes = values.astype(np.int64, copy=False)
+        allowed = "0 (the first wins), 1 (the second wins) or 2 (a tie)"
+        inside = not len(codes) or (codes.min() >= FIRST and codes.max() <= TIE)
+        bad = np.zeros(0, bool) if inside else (codes < FIRST) | (codes > TIE)
     elif values.dtype.kind == "f":
         codes = np.where(values == 0.5, TIE, np.where(values == 1, FIRST, SECOND)).astype(np.int64)
         bad, allowed = ~np.isin(values, (0, 0.5, 1)), "the score of the first: 1.0, 0.0, or 0.5 for a tie"
@@ -130,20 +132,18 @@ def _checked_pairs(pairs: Any, items: int | None) -> tuple[np.ndarray, np.ndarra
         )
     if not len(values):
         raise FitError("a fit needs at least one comparison", parameter="pairs")
+    from factorank.kernels.comparisons import first_fault
+
     values = values.astype(np.int64, copy=False)
     n = int(values.max()) + 1 if items is None else int(items)
-    bad = (values < 0) | (values >= n)
-    if bad.any():
-        row, column = (int(index[0]) for index in np.nonzero(bad))
-        raise FitError(f"items are 0..{n - 1}, but row {row} holds {values[row, column]}", parameter="pairs")
-    first, second = np.ascontiguousarray(values[:, 0]), np.ascontiguousarray(values[:, 1])
-    same = first == second
-    if same.any():
-        row = int(same.argmax())
-        raise FitError(
-            f"two different items are compared, but row {row} holds {first[row]} twice", parameter="pairs"
-        )
-    return first, second, n
+    row = first_fault(values, n)
+    if row >= 0:
+        a, b = values[row].tolist()
+        if not 0 <= a < n or not 0 <= b < n:
+            outside = b if 0 <= a < n else a
+            raise FitError(f"items are 0..{n - 1}, but row {row} holds {outside}", parameter="pairs")
+        raise FitError(f"two different items are compared, but row {row} holds {a} twice", parameter="pairs")
+    return values[:, 0], values[:, 1], n
 
 
 def _checked_weights(weights: Any, rows: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -47,7 +48,7 @@ class Fitted:
         "information": the inverse of the observed information. "sandwich": right also where the law is
         wrong, or where the comparisons of a group depend on each other (White, 1980; Liang and Zeger, 1986).
         """
-        inverse = self._inverse()
+        inverse = self._inverse
         if kind == "information":
             result = inverse
         elif kind == "sandwich":
@@ -86,7 +87,7 @@ class Fitted:
         if one_step:
             zero = self.parameters.expand(len(counts), -1)
             slope, _ = slopes(self.design, counts, zero, self.prior)
-            parameters = self.parameters + slope @ self._inverse()
+            parameters = self.parameters + slope @ self._inverse
         else:
             parameters = climb(self.design, counts, self.parameters, prior=self.prior).parameters
         return self.scores(parameters)
@@ -103,6 +104,7 @@ class Fitted:
         total = torch.zeros(self.design.n, dtype=each.dtype)
         return total.index_add(0, self.design.first, each).index_add(0, self.design.second, each)
 
+    @cached_property
     def _inverse(self) -> Tensor:
         _, matrix = slopes(self.design, self.counts, self.parameters[None], self.prior)
         return torch.linalg.inv(gauged(self.design, matrix, self.prior))[0]
