@@ -74,7 +74,9 @@ def _numpy_words(values: np.ndarray) -> np.ndarray:
     values = np.ascontiguousarray(values)
     address = values.__array_interface__["data"][0]
     memory = (ctypes.c_char * values.nbytes).from_address(address)
-    return np.frombuffer(memory, np.int64).copy() if len(values) else np.empty(0, np.int64)
+    return (
+        np.frombuffer(memoryview(memory).cast("B"), np.int64).copy() if len(values) else np.empty(0, np.int64)
+    )
 
 
 def _merged(codes: np.ndarray, values: list[Any]) -> tuple[np.ndarray, list[Any]]:

@@ -39,7 +39,10 @@ def marginal_rank_sets(scores: Tensor, errors: Tensor, level: float) -> RankSets
     above, below = torch.zeros_like(active), torch.zeros_like(active)  # of item j in row j
     while True:
         # Two hypotheses for each pair of an item j: that j is not above k, and that k is not above j.
-        largest = _largest_errors(errors, spread, active & ~above, active & ~below)
+        largest = torch.maximum(
+            _largest_errors(errors, spread, active & ~above),
+            _largest_errors(-errors, spread, active & ~below),
+        )
         critical = _quantile(largest, level)[:, None]
         new_above, new_below = above | (active & (t > critical)), below | (active & (-t > critical))
         if torch.equal(new_above, above) and torch.equal(new_below, below):
@@ -54,8 +57,7 @@ def simultaneous_rank_sets(scores: Tensor, errors: Tensor, level: float) -> Rank
     active = ~torch.eye(n, dtype=torch.bool)
     above = torch.zeros_like(active)
     while True:
-        left = active & ~above
-        largest = _largest_errors(errors, spread, left, torch.zeros_like(left)).amax(1, keepdim=True)
+        largest = _largest_errors(errors, spread, active & ~above).amax(1, keepdim=True)
         more = above | (active & (t > _quantile(largest, level)))
         if torch.equal(more, above):
             return RankSets(1 + above.sum(0), n - above.sum(1), above)
@@ -129,13 +131,13 @@ def _statistics(scores: Tensor, errors: Tensor) -> tuple[Tensor, Tensor]:
     return (scores[:, None] - scores[None, :]) / spread, spread
 
 
-def _largest_errors(errors: Tensor, spread: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    """For each draw and item j the largest studentised error of j less k (where ``up[j, k]``) and of k less j
-    (where ``down[j, k]``): ``(draws, n)``, minus infinity where there is nothing to test."""
+def _largest_errors(errors: Tensor, spread: Tensor, tested: Tensor) -> Tensor:
+    """For each draw and item j the largest studentised error of j less k over the pairs that are tested, bool
+    ``(n, n)``: ``(draws, n)``, minus infinity where there is nothing to test."""
     from factorank.kernels.comparisons import largest_errors
 
-    out = torch.empty_like(errors)
-    largest_errors(errors.numpy(), (1 / spread).numpy(), up.numpy(), down.numpy(), out.numpy())
+    out, shift = torch.empty_like(errors), torch.where(tested, 0.0, -torch.inf).double()
+    largest_errors(errors.numpy(), (1 / spread).numpy(), shift.numpy(), out.numpy())
     return out
 
 

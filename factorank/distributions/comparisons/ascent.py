@@ -227,18 +227,29 @@ def slopes(
 ) -> tuple[Tensor, Tensor]:
     """The gradient ``(sets, size)`` and minus the Hessian ``(sets, size, size)``."""
     at = design.link.derivatives(design.differences(parameters), design.tie(parameters))
-
-    def summed(values: Tensor) -> Tensor:
-        return torch.where(counts > 0, counts * values, 0.0).sum(-1)
-
-    slope = design.vector(summed(at.d), summed(at.t))
-    matrix = -design.matrix(summed(at.dd), summed(at.dt), summed(at.tt))
+    slope = design.vector(_summed(counts, at.d), _summed(counts, at.t))
+    matrix = -design.matrix(*(_summed(counts, values) for values in (at.dd, at.dt, at.tt)))
     if prior:
         own = design.scores or design.dense.shape[1]
         slope_own, bend = prior.derivatives(parameters[:, :own])
         slope[:, :own] += slope_own
         matrix.diagonal(dim1=1, dim2=2)[:, :own] += bend
     return slope, matrix
+
+
+def first_slopes(design: Design, counts: Tensor, parameters: Tensor, prior: Prior = NO_PRIOR) -> Tensor:
+    """The gradient ``(sets, size)`` for counts of many sets at the same parameters ``(size,)``."""
+    at = design.link.derivatives(design.differences(parameters[None]), design.tie(parameters[None]))
+    slope = design.vector(_summed(counts, at.d), _summed(counts, at.t))
+    if prior:
+        own = design.scores or design.dense.shape[1]
+        slope[:, :own] += prior.derivatives(parameters[None, :own])[0]
+    return slope
+
+
+def _summed(counts: Tensor, values: Tensor) -> Tensor:
+    """The sum over the outcomes; what never happened counts nothing, however unlikely it is."""
+    return torch.where(counts > 0, counts * values, 0.0).sum(-1)
 
 
 def gauged(design: Design, matrix: Tensor, prior: Prior = NO_PRIOR) -> Tensor:

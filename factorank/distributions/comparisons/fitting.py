@@ -10,7 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.comparisons.ascent import NO_PRIOR, Design, Prior, climb, gauged, slopes
+from factorank.distributions.comparisons.ascent import (
+    NO_PRIOR,
+    Design,
+    Prior,
+    climb,
+    first_slopes,
+    gauged,
+    slopes,
+)
 from factorank.distributions.comparisons.battles import FIRST, SECOND, TIE, Battles
 from factorank.distributions.comparisons.links import Link
 from factorank.distributions.fitting.checks import item_features
@@ -85,8 +93,7 @@ class Fitted:
         """
         counts = torch.from_numpy(resampled(self.battles, sets, generator))
         if one_step:
-            zero = self.parameters.expand(len(counts), -1)
-            slope, _ = slopes(self.design, counts, zero, self.prior)
+            slope = first_slopes(self.design, counts, self.parameters, self.prior)
             parameters = self.parameters + slope @ self._inverse
         else:
             parameters = climb(self.design, counts, self.parameters, prior=self.prior).parameters
