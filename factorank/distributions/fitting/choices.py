@@ -183,12 +183,12 @@ def climb(
     return ascend(value, times, start, goal, max_iterations, rough=1e-6 * choices / n)
 
 
-def improve(data: Choices, logits: np.ndarray, penalty: float) -> np.ndarray:
-    """Logits, of mean zero, after three steps up the penalised likelihood: an M-step that is cut short.
+def improve(data: Choices, logits: np.ndarray, penalty: float, steps: int) -> np.ndarray:
+    """Logits, of mean zero, after a few steps up the penalised likelihood: an M-step that is cut short.
 
-    No more than a few: where the likelihood has no maximum they would go on for ever.
+    Where the likelihood has no maximum they would go on for ever.
     """
-    improved = climb(data, logits.copy(), penalty, max_iterations=3, tolerance=1e-9).parameters
+    improved = climb(data, logits.copy(), penalty, max_iterations=steps, tolerance=1e-9).parameters
     return improved - improved.mean()
 
 

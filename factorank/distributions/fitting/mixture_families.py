@@ -222,7 +222,8 @@ class PlackettLuceFamily(Family):
 
     def maximise_one(self, rows: Rows, weights: np.ndarray, previous: Any) -> PermutationDistribution:
         start = np.zeros(rows.ranks.shape[1]) if previous is None else previous.logits.numpy()
-        logits = choices.improve(replace(_choices(rows), weights=weights), start, self.penalty)
+        steps = 3 if previous is None else 1  # one step of Newton's is enough once EM is under way
+        logits = choices.improve(replace(_choices(rows), weights=weights), start, self.penalty, steps)
         return self.law(torch.from_numpy(logits), validate_args=False)
 
     def prior(self, laws: Sequence[Any]) -> float:
