@@ -156,7 +156,7 @@ def _run(
 ) -> _Run:
     """EM from one start. A component that has lost all its votes keeps its law, at weight zero."""
     k, total = settings.components, float(data.weights.sum())
-    belief, laws, history = start.belief, start.laws, list(before)
+    belief, laws, history = start.belief, list(start.laws), list(before)
     for _ in range(max(settings.max_iterations - len(history), 1)):
         shares, laws, joint = _step(family, data, belief, laws)
         evidence = data.evidence(joint)
