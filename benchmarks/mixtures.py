@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     numbers = f"--components {' '.join(map(str, options.components))}"
     numbers += f" --starts {' '.join(map(str, options.starts))} --seeds {options.seeds}"
     where = provenance(f"factorank bench mixtures --folder DIR/datasets {numbers}")
-    votes, rows = read_rankings(options.folder / FILE), []
+    votes = read_rankings(options.folder / FILE)
+    rows: list[dict[str, Any]] = []
     fit_family("mixture", votes, FitSettings(components=2, restarts=2))  # compiled before anything is timed
     for components, starts in itertools.product(options.components, options.starts):
         for seed in range(options.seeds):
