@@ -31,6 +31,7 @@ LAYERS = [
     ["experiments"],
     ["figures"],
     ["public", "__init__"],
+    ["playground"],
     ["commands"],
     ["cli", "__main__"],
 ]

