@@ -12,17 +12,18 @@ if TYPE_CHECKING:
     from factorank.rerank import Reranking, Setting
 
 
-def training_line(preset: str, setting: "Setting", seconds: float, device: "torch.device") -> str:
-    """What will be trained, how long it takes, and what to change."""
+def training_line(preset: str | None, setting: "Setting", seconds: float, device: "torch.device") -> str:
+    """What will be trained, how long it takes, and what to change; without a preset the earlier ranker."""
     change = "--steps or --max-seconds make it shorter"
-    if preset != "small" and device.type == "cpu":
+    if preset in ("default", "paper") and device.type == "cpu":
         change = "--preset small is for CPUs"
     elif preset == "small":
         change += ", --preset default is a larger network for a GPU"
     shortest = "" if setting.shortest_list == setting.n else f"{setting.shortest_list} to "
     reads = ", ".join([f"{setting.told} of observed items", *(setting.features or ())])
+    what = "the earlier ranker" if preset is None else f"the preset {preset}"
     return (
-        f"training the preset {preset} on lists of {shortest}{setting.n} ({reads}): {setting.steps:,} steps,"
+        f"training {what} on lists of {shortest}{setting.n} ({reads}): {setting.steps:,} steps,"
         f" about {duration(seconds)} on this {device.type.upper()}; {change}"
     )
 

@@ -106,11 +106,17 @@ class FeatureContext(ItemContext):
         spread = ratings.std(correction=0)
         self.rating_scale.copy_(torch.stack([ratings.mean(), spread if spread > 0 else spread + 1]))
 
-    def set_features(self, features: Tensor, together: Sequence[bool] = ()) -> None:
+    def set_features(
+        self,
+        features: Tensor,
+        together: Sequence[bool] = (),
+        units: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
         """Take the features ``(items, features)`` of the items; NaN where unknown.
 
         Each is brought to mean 0 and standard deviation 1; those that ``together (features,)`` marks are
-        divided by the largest of their deviations instead, so that small ones stay small.
+        divided by the largest of their deviations instead, so that small ones stay small. ``units`` are means
+        and deviations to take instead, ``(features,)`` each.
         """
         if (shape := tuple(features.shape)) != (self.items, self.features):
             raise ModelError(f"this context has {self.items} items of {self.features} features, not {shape}")
@@ -120,8 +126,9 @@ class FeatureContext(ItemContext):
         spread = (torch.where(present, features - mean, 0).square().sum(0) / count).sqrt()
         if any(together):
             spread[torch.tensor(together)] = spread[torch.tensor(together)].max()
+        mean, scale = (mean, torch.where(spread > 0, spread, 1.0)) if units is None else units
         self.mean.copy_(mean)
-        self.scale.copy_(torch.where(spread > 0, spread, 1.0))
+        self.scale.copy_(scale)
         self.table.copy_(self._scaled(features.to(self.table.device)))
 
     def forward(self, items: Tensor | tuple[Any, ...]) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,7 @@ from factorank.rerank.reranking import REFERENCES, By, Query, Reranking
 from factorank.rerank.settings import Setting, preset
 from factorank.rerank.training import train_model
 from factorank.rerank.users import save_users
+from factorank.rerank.warm_start import continued_setting
 from factorank.training import TrainResult
 from factorank.training.processes import checked_device
 
@@ -76,6 +77,7 @@ class Ranker:
         *,
         test: Ratings | float = 0.0,
         setting: Setting | None = None,
+        start: "Ranker | None" = None,
         out: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> "Ranker":
@@ -93,13 +95,20 @@ class Ranker:
                 ``factorank rerank eval`` measures the run in ``out`` on them.
             setting: the network and its training: the preset "small" on a CPU, "default" on a GPU unless
                 given. Where it leaves open what is read of the data, validation users decide.
+            start: an earlier ranker to go on from, with the whole table as it is now: items that it knows
+                keep what was learnt of them, new ones begin by their features. The setting is its own, with a
+                quarter of the steps, unless given.
             out: a folder for the run, which the same call resumes; the ranker and the ratings are saved
                 there, too.
             options: of :func:`factorank.train`, such as ``max_seconds`` or ``device``.
         """
         device = checked_device(options.get("device"))
+        if start is not None:
+            setting = continued_setting(start, setting)
         setting = preset(preset_for(device)) if setting is None else setting
         ratings = with_unchosen(as_ratings(ratings), seed=setting.seed)
+        if start is not None:
+            ratings = replace(ratings, shift=start.units[0], scale=start.units[1])
         shares = [0.0 if isinstance(part, Ratings) else part for part in (validation, test)]
         ratings, *drawn = ratings.split(validation=shares[0], test=shares[1], seed=setting.seed)
         held, tested = (
@@ -109,7 +118,7 @@ class Ranker:
             for part, own in zip((validation, test), drawn, strict=True)
         )
         setting = chosen_setting(ratings, held, setting.fitted_to(ratings))
-        model, features, gains, result = train_model(setting, ratings, held, out=out, **options)
+        model, features, gains, result = train_model(setting, ratings, held, start, out=out, **options)
         ranker = cls(
             model,
             Catalogue(ratings.ids, ratings.titles, features.names, features.scales),

@@ -1,7 +1,7 @@
 """Training of a ranker's model: lists of rated items, in a random order, with the order of preference."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,18 +17,25 @@ from factorank.rerank.item_features import ItemFeatures, item_features
 from factorank.rerank.objective import SortedPrefix
 from factorank.rerank.settings import Setting
 from factorank.rerank.taste import LEVELS, fit_taste
+from factorank.rerank.warm_start import take_over
 from factorank.training import TrainResult, train
+
+if TYPE_CHECKING:
+    from factorank.rerank.ranker import Ranker
 
 
 def train_model(
-    setting: Setting, ratings: Ratings, validation: Ratings, **options: Any
+    setting: Setting, ratings: Ratings, validation: Ratings, start: "Ranker | None" = None, **options: Any
 ) -> tuple[PermutationModel, ItemFeatures, Tensor, TrainResult]:
-    """Train a new model on lists of ratings; the weights are those that are best on validation users.
+    """Train a new model on lists of ratings; the weights are those that are best on validation users. They
+    begin as those of ``start``.
 
     ``setting`` is fitted to the ratings. ``options`` go to :func:`factorank.train`. The result is the model,
     the features of its items, the mean gain of each place, and the training's result.
     """
     model, features = new_model(setting, ratings)
+    if start is not None:
+        take_over(model, features, ratings.ids, start)
     generator = torch.Generator().manual_seed(setting.seed)
     gains = mean_gains(ratings, setting.n, generator)
     lists = RatingLists(ratings, setting.n, setting.shortest_list, setting.reads_ratings)

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import torch
+
 from factorank.data.ratings import Ratings
 from factorank.errors import RatingsError
 
@@ -33,3 +35,12 @@ def load_users(run: str | os.PathLike[str]) -> dict[str, Ratings]:
 def split_users(ratings: Ratings, seed: int = 0) -> dict[str, Ratings]:
     """The ratings of the training users, and of a tenth each to choose settings by and to test on."""
     return dict(zip(PARTS, ratings.split(validation=0.1, test=0.1, seed=seed), strict=True))
+
+
+def split_as(ratings: Ratings, earlier: dict[str, Ratings]) -> dict[str, Ratings]:
+    """Ratings of the users of each part of an earlier run; users whom it did not have are trained on."""
+    part_of = {name: part for part, own in earlier.items() for name in own.user_ids}
+    parts: dict[str, list[int]] = {part: [] for part in PARTS}
+    for number, name in enumerate(ratings.user_ids):
+        parts[part_of.get(name, "train")].append(number)
+    return {part: ratings.of_users(torch.tensor(own, dtype=torch.int64)) for part, own in parts.items()}

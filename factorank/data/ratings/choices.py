@@ -46,13 +46,17 @@ def chosen(ratings: "Ratings") -> "Ratings":
 
 
 def with_unchosen(ratings: "Ratings", share: float = 1.0, seed: int = 0) -> "Ratings":
-    """Choices with items that were not chosen, ``share`` times as many for each user.
+    """Choices with items that were not chosen, ``share`` times as many for each user who has none.
 
     They are drawn without replacement from the items that the user has not chosen, with probabilities in
     proportion to the square root of how often an item was chosen, and take the times of choices of the same
-    user. Explicit ratings, and tables that hold items which were not chosen, stay as they are.
+    user. Explicit ratings stay as they are.
     """
-    if not ratings.implicit or bool((ratings.values == 0).any()):
+    without = torch.zeros(len(ratings), dtype=torch.bool)
+    if ratings.implicit:
+        shown = torch.bincount(ratings.users[ratings.values == 0], minlength=len(ratings)).cpu()
+        without = (shown == 0) & (ratings.lengths.cpu() > 0)
+    if not bool(without.any()):
         return ratings
     device, count = ratings.device, ratings.item_count
     ratings = ratings.to("cpu")
@@ -65,7 +69,7 @@ def with_unchosen(ratings: "Ratings", share: float = 1.0, seed: int = 0) -> "Rat
         drawn = torch.rand((len(part), count), generator=generator, dtype=torch.float64).log() / popular
         drawn[part.users, part.items.long()] = -torch.inf
         wanted = (part.lengths * share).round().long().clamp(min=1)
-        wanted = torch.minimum(wanted, count - part.lengths)
+        wanted = torch.minimum(wanted, count - part.lengths) * without[users]
         best = drawn.topk(int(wanted.max()), dim=-1).indices if len(part) else drawn.long()
         kept = torch.arange(best.shape[1]) < wanted[:, None]
         user, place = kept.nonzero().T
@@ -75,7 +79,7 @@ def with_unchosen(ratings: "Ratings", share: float = 1.0, seed: int = 0) -> "Rat
         items.append(every[order].int())
         values.append(torch.cat([part.values, torch.zeros(len(user))])[order])
         if part.times is not None:
-            of_choice = part.starts[user] + place % part.lengths[user]
+            of_choice = part.starts[user] + place % part.lengths[user].clamp(min=1)
             times.append(torch.cat([part.times, part.times[of_choice]])[order])
         lengths.append(part.lengths + wanted)
     starts = torch.nn.functional.pad(torch.cat(lengths).cumsum(0), (1, 0))
