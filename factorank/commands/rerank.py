@@ -42,6 +42,9 @@ class RerankPredict:
     ratings (a list beside observed); without items the answers are recommendations. Needs --out."""
     rows: int = 8192
     """Of --users: the rows of a part of the answers. A run that was stopped goes on with the next part."""
+    workers: int = 0
+    """Of --users: processes of Ray that make parts of the answers at the same time, on this machine or on the
+    cluster that RAY_ADDRESS names; 0 for none."""
     out: Path | None = None
     """Write the answer to this file as well, by its suffix .csv or .json; for --users the folder for it."""
 
@@ -59,8 +62,13 @@ class RerankPredict:
             raise FactorankError("--users needs --out, a folder for the answers")
         assert self.users is not None
         started, references = time.perf_counter(), self.references or REFERENCES
-        ranker, k = Ranker.load(self.source), 10 if self.k is None else self.k
-        parts = predict_table(ranker, self.users, self.out, k=k, rows=self.rows, references=references)
+        asked = {"k": 10 if self.k is None else self.k, "rows": self.rows, "references": references}
+        if self.workers:
+            from factorank.rerank.cluster import predict_on_ray
+
+            parts = predict_on_ray(self.source, self.users, self.out, workers=self.workers, **asked)
+        else:
+            parts = predict_table(Ranker.load(self.source), self.users, self.out, **asked)
         for done, total in parts:
             rate = done / (time.perf_counter() - started)
             print(f"{done:,} of {total:,} users, {rate:,.0f} a second", file=sys.stderr, flush=True)

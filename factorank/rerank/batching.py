@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from factorank.errors import RankerWarning
-from factorank.rerank.observations import known_items, read_histories
+from factorank.rerank.checking import check_history, check_request
 from factorank.rerank.ranker import Ranker
-from factorank.rerank.request import read_request
 from factorank.rerank.reranking import Query, Reranking
 
 Item = int | str
@@ -128,29 +127,13 @@ class Batches:
 
     def _fault(self, asked: Asked, told: tuple[Any, ...]) -> Exception | None:
         """What is wrong with a request, found without evaluating the network."""
-        ranker = self.ranker
         try:
             Query(k=asked.k)
-            catalogue, told_of = ranker.catalogue, ranker.told
             if asked.what == "rerank":
                 items, observed, pinned, forbidden = told
-                read_request(
-                    catalogue,
-                    ranker.model.n,
-                    ranker.longest,
-                    items,
-                    observed,
-                    asked.new or {},
-                    0,
-                    told_of,
-                    ranker.rating_range,
-                    pinned,
-                    forbidden,
-                )
+                check_request(self.ranker, items, observed, asked.new, pinned, forbidden)
             else:
-                read_histories(catalogue, told[0], 0, told_of, ranker.rating_range)
-                known_items(catalogue, asked.forbidden, "forbidden")
-                ranker.check_count(asked.k)
+                check_history(self.ranker, told[0], asked.k, asked.forbidden)
         except Exception as error:
             return error
         return None

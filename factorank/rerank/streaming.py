@@ -1,9 +1,9 @@
 """Answers for many users, from a parquet table to a folder of parquet parts: memory does not grow with them.
 
-The table has a row for each user: ``user``, ``items`` (a list of those to rank) and ``observed`` (a list,
-best first), perhaps with ``ratings`` (a list beside ``observed``). Without ``items`` the answers are
-recommendations. Each part is written whole under a name of its own. A run that was stopped goes on with the
-parts that are missing; several machines may each do some of them.
+The table, a parquet file or a folder of them, has a row for each user: ``user``, ``items`` (a list of those to
+rank) and ``observed`` (a list, best first), perhaps with ``ratings`` (a list beside ``observed``). Without
+``items`` the answers are recommendations. Each part is written whole under a name of its own. A run that was
+stopped goes on with the parts that are missing; several machines may each do some of them.
 """
 
 import hashlib
@@ -12,12 +12,13 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from factorank.data.frames import polars_module
 from factorank.errors import FactorankError, RatingsError
 from factorank.files import write_json, write_whole
 from factorank.reading import read_object
+from factorank.rerank.checking import check_history, check_request
 from factorank.rerank.ranker import Ranker
 from factorank.rerank.reranking import REFERENCES, Reranking
 
@@ -45,52 +46,98 @@ def predict_table(
         parts: the numbers of the parts to make, all unless given.
     """
     polars = polars_module(users, RatingsError)
+    plan = begin_answers(ranker, users, out, k=k, rows=rows, references=references)
+    table, done = polars.scan_parquet(users), 0
+    for part in range(plan.count) if parts is None else parts:
+        if not 0 <= part < plan.count:
+            raise FactorankError(f"there are parts 0 to {plan.count - 1}, not {part}")
+        if not plan.file(part).exists():
+            frame = table.slice(part * rows, rows).collect()
+            answers = answer_rows(ranker, frame.to_dicts(), k, references)
+            target = io.BytesIO()
+            polars.DataFrame(answers, schema_overrides={"error": polars.String}).write_parquet(target)
+            write_whole(plan.file(part), target.getvalue())
+        done += plan.size(part)
+        yield done, plan.total
+
+
+class Plan(NamedTuple):
+    """The parts of the answers for a table of users."""
+
+    folder: Path
+    total: int
+    """Users."""
+    rows: int
+    """Users of a part."""
+
+    @property
+    def count(self) -> int:
+        """How many parts there are."""
+        return -(-self.total // self.rows)
+
+    @property
+    def made(self) -> list[int]:
+        """The parts that are there."""
+        return [part for part in range(self.count) if self.file(part).exists()]
+
+    @property
+    def missing(self) -> list[int]:
+        """The parts that are not."""
+        return [part for part in range(self.count) if not self.file(part).exists()]
+
+    def file(self, part: int) -> Path:
+        """The file of a part."""
+        return self.folder / f"part-{part:05d}.parquet"
+
+    def size(self, part: int) -> int:
+        """The users of a part."""
+        return min(self.rows, self.total - part * self.rows)
+
+
+def begin_answers(
+    ranker: Ranker,
+    users: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    k: int,
+    rows: int,
+    references: int,
+) -> Plan:
+    """Make the folder of the answers, or go on with it; that of other answers is refused."""
+    polars = polars_module(users, RatingsError)
     if rows < 1:
         raise FactorankError(f"{{parameter}} is at least 1, not {rows}", parameter="rows")
+    if not Path(users).exists():
+        raise RatingsError(f"there is no table {users}")
     table, folder = polars.scan_parquet(users), Path(out)
     columns = table.collect_schema().names()
     if "user" not in columns or not {"items", "observed"} & set(columns):
         raise RatingsError(f"{users}: the columns user and items or observed are needed, not {columns}")
     total = int(table.select(polars.len()).collect().item())
     facts = {"users": _state(users), "total": total, "k": k, "rows": rows, "references": references}
-    facts |= {"ranker": weights_digest(ranker)}
-    _begin(folder, facts)
-    count = -(-total // rows)
-    done = 0
-    for part in range(count) if parts is None else parts:
-        file, start = folder / f"part-{part:05d}.parquet", part * rows
-        if not 0 <= part < count:
-            raise FactorankError(f"there are parts 0 to {count - 1}, not {part}")
-        if not file.exists():
-            frame = table.slice(start, rows).collect()
-            answers = answer_rows(ranker, frame.to_dicts(), k, references)
-            target = io.BytesIO()
-            polars.DataFrame(answers, schema_overrides={"error": polars.String}).write_parquet(target)
-            write_whole(file, target.getvalue())
-        done += min(rows, total - start)
-        yield done, total
+    _begin(folder, facts | {"ranker": weights_digest(ranker)})
+    return Plan(folder, total, rows)
 
 
 def answer_rows(
     ranker: Ranker, rows: Sequence[dict[str, Any]], k: int, references: int = REFERENCES
 ) -> dict[str, list[Any]]:
     """The columns of the answers for rows of users; see :func:`predict_table`."""
+    faults: list[str | None] = [None] * len(rows)
     try:
-        answers: list[Reranking | str] = list(_answers(ranker, rows, k, references))
-    except FactorankError:  # some row is at fault: each on its own says which
-        answers = []
-        for row in rows:
-            try:
-                answers += _answers(ranker, [row], k, references)
-            except FactorankError as error:
-                answers.append(str(error))
-    good = [None if isinstance(answer, str) else answer for answer in answers]
+        good = list(_answers(ranker, rows, k, references))
+    except FactorankError:  # some row is at fault: the others are answered without it
+        faults = [_fault(ranker, row, k) for row in rows]
+        sound = [row for row, fault in zip(rows, faults, strict=True) if fault is None]
+        good = list(_answers(ranker, sound, k, references)) if sound else []
+    left = iter(good)
+    answers = [next(left) if fault is None else None for fault in faults]
     return {
         "user": [row["user"] for row in rows],
-        "items": [None if answer is None else answer.items for answer in good],
-        "place": [None if answer is None else answer.place[: len(answer)].tolist() for answer in good],
-        "top": [None if answer is None else answer.top[: len(answer)].tolist() for answer in good],
-        "error": [answer if isinstance(answer, str) else None for answer in answers],
+        "items": [None if answer is None else answer.items for answer in answers],
+        "place": [None if answer is None else answer.place[: len(answer)].tolist() for answer in answers],
+        "top": [None if answer is None else answer.top[: len(answer)].tolist() for answer in answers],
+        "error": faults,
     }
 
 
@@ -99,6 +146,19 @@ def _answers(ranker: Ranker, rows: Sequence[dict[str, Any]], k: int, references:
     if "items" in rows[0]:
         return iter(ranker.rerank([row["items"] or [] for row in rows], observed, k=k, references=references))
     return iter(ranker.recommend(observed, k, references=references))
+
+
+def _fault(ranker: Ranker, row: dict[str, Any], k: int) -> str | None:
+    """What is wrong with the row of a user, found without evaluating the network."""
+    try:
+        observed = _observed(row)
+        if "items" in row:
+            check_request(ranker, row["items"] or [], observed)
+        else:
+            check_history(ranker, observed, k)
+    except FactorankError as error:
+        return str(error)
+    return None
 
 
 def _observed(row: dict[str, Any]) -> Any:
@@ -134,5 +194,7 @@ def _begin(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def _state(file: str | os.PathLike[str]) -> list[Any]:
-    state = os.stat(file)
-    return [Path(file).name, state.st_size]
+    """What tells a table from another one: its name, and the sizes of its files."""
+    path = Path(file)
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    return [path.name, [each.stat().st_size for each in files]]
