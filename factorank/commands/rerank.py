@@ -4,7 +4,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -62,7 +62,8 @@ class RerankPredict:
             raise FactorankError("--users needs --out, a folder for the answers")
         assert self.users is not None
         started, references = time.perf_counter(), self.references or REFERENCES
-        asked = {"k": 10 if self.k is None else self.k, "rows": self.rows, "references": references}
+        k = 10 if self.k is None else self.k
+        asked: dict[str, Any] = {"k": k, "rows": self.rows, "references": references}
         if self.workers:
             from factorank.rerank.cluster import predict_on_ray
 

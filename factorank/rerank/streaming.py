@@ -1,7 +1,7 @@
 """Answers for many users, from a parquet table to a folder of parquet parts: memory does not grow with them.
 
-The table, a parquet file or a folder of them, has a row for each user: ``user``, ``items`` (a list of those to
-rank) and ``observed`` (a list, best first), perhaps with ``ratings`` (a list beside ``observed``). Without
+The table, a parquet file or a folder of them, has a row for each user: ``user``, ``items`` (a list of those
+to rank) and ``observed`` (a list, best first), perhaps with ``ratings`` (a list beside ``observed``). Without
 ``items`` the answers are recommendations. Each part is written whole under a name of its own. A run that was
 stopped goes on with the parts that are missing; several machines may each do some of them.
 """
@@ -11,8 +11,9 @@ import io
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from factorank.data.frames import polars_module
 from factorank.errors import FactorankError, RatingsError
@@ -61,7 +62,8 @@ def predict_table(
         yield done, plan.total
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True)
+class Plan:
     """The parts of the answers for a table of users."""
 
     folder: Path

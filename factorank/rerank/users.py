@@ -39,7 +39,7 @@ def split_users(ratings: Ratings, seed: int = 0) -> dict[str, Ratings]:
 
 def split_as(ratings: Ratings, earlier: dict[str, Ratings]) -> dict[str, Ratings]:
     """Ratings of the users of each part of an earlier run; users whom it did not have are trained on."""
-    part_of = {name: part for part, own in earlier.items() for name in own.user_ids}
+    part_of: dict[object, str] = {name: part for part, own in earlier.items() for name in own.user_ids}
     parts: dict[str, list[int]] = {part: [] for part in PARTS}
     for number, name in enumerate(ratings.user_ids):
         parts[part_of.get(name, "train")].append(number)

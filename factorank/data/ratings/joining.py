@@ -26,7 +26,7 @@ def joined(earlier: Ratings, later: Ratings) -> Ratings:
     if earlier.implicit != later.implicit:
         raise RatingsError("one of the tables holds choices and the other one ratings")
     tables = [table.to("cpu") for table in (earlier, later)]
-    columns = [_names(tables, "user_ids", "users"), _names(tables, "ids", "items")]
+    users, items = _names(tables, "user_ids", "users"), _names(tables, "ids", "items")
     values = torch.cat([table.values for table in tables])
     if earlier.implicit:
         values = torch.exp2(values) - 1
@@ -36,7 +36,7 @@ def joined(earlier: Ratings, later: Ratings) -> Ratings:
     scale = (earlier.shift, earlier.scale)
     # Rows of the later table stand last: without times, or at equal ones, they count.
     whole = Ratings.from_rows(
-        *columns, values.numpy(), times, implicit=earlier.implicit, scale=scale, source=earlier.source
+        users, items, values.numpy(), times, implicit=earlier.implicit, scale=scale, source=earlier.source
     )
     return replace(whole, **_about_items(tables, whole.ids))
 
