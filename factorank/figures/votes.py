@@ -49,14 +49,20 @@ def votes_figure(results: AnyPath, path: AnyPath) -> None:
 
 
 def votes_means(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], tuple[float, float]]:
-    """Mean bits over the splits, and the mean standard error of a split, by data, family and components."""
+    """Mean bits over the splits, and the mean standard error of a split, by data, family and components.
+
+    The error is that of the difference to the best law, voter by voter, where the rows have it: that of the
+    bits themselves is larger, because all laws find the same rankings hard.
+    """
     grouped: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     for row in rows:
         grouped.setdefault((row["data"], row["family"], row["components"]), []).append(row)
-    return {
-        key: (sum(r["bits"] for r in group) / len(group), sum(r["bits_se"] for r in group) / len(group))
-        for key, group in grouped.items()
-    }
+    means = {}
+    for key, group in grouped.items():
+        paired = all(row.get("difference_se") is not None for row in group)
+        errors = [row["difference_se" if paired else "bits_se"] for row in group]
+        means[key] = sum(row["bits"] for row in group) / len(group), sum(errors) / len(group)
+    return means
 
 
 def fit_figure(facts: dict[str, Any], path: AnyPath) -> None:

@@ -92,3 +92,5 @@ def test_means_are_over_the_splits():
         {"data": "a", "family": "rim", "components": 1, "bits": bits, "bits_se": 0.5} for bits in (1.0, 2.0)
     ]
     assert votes_means(rows) == {("a", "rim", 1): (1.5, 0.5)}
+    paired = [row | {"difference_se": 0.1 * row["bits"]} for row in rows]
+    assert votes_means(paired) == {("a", "rim", 1): (1.5, pytest.approx(0.15))}
