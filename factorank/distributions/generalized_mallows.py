@@ -11,8 +11,8 @@ from torch.distributions import constraints
 from factorank.distributions.factorized import GeometricDistribution, draw_geometric, times_log
 from factorank.distributions.fitting.ballots import Votes, read_ballots
 from factorank.distributions.fitting.checks import Unranked, check_counts, check_unused, reference_order
-from factorank.distributions.fitting.consensus import pairwise_counts
 from factorank.distributions.fitting.dispersion import best_phis, log_likelihood, phi_errors
+from factorank.distributions.fitting.kemeny import pairwise_counts
 from factorank.distributions.fitting.mixture import MIXTURE_EM, fit_by_em
 from factorank.distributions.fitting.mixture_families import GeneralizedMallowsFamily
 from factorank.distributions.fitting.references import RESTARTS, Reference, overtaking_reference

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from factorank.distributions import Mallows
-from factorank.distributions.fitting.consensus import least_disagreements
 from factorank.distributions.fitting.dispersion import solve
 from factorank.distributions.fitting.intervals import bca_interval, inversion_interval, profile_interval
+from factorank.distributions.fitting.kemeny import least_disagreements
 
 SETTINGS = tuple((n, voters) for n in (5, 7) for voters in (5, 10, 20, 50))
 PHI = 0.7

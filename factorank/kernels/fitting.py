@@ -91,37 +91,6 @@ def count_inversions(listed, consensus, total):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def kemeny_order(counts):  # type: ignore[no-untyped-def]
-    """The Kemeny order by dynamic programming over subsets (Held and Karp, 1962; Betzler et al., 2009).
-
-    ``cost[S]`` is the least disagreement within S when the set S fills the first places.
-    """
-    n = len(counts)
-    size = 1 << n
-    cost = np.full(size, np.inf)
-    last = np.zeros(size, dtype=np.int8)
-    cost[0] = 0.0
-    for subset in range(1, size):
-        for a in range(n):
-            if not (subset >> a) & 1:
-                continue
-            rest = subset ^ (1 << a)
-            total = cost[rest]
-            for b in range(n):
-                if (rest >> b) & 1:
-                    total += counts[a, b]
-            if total < cost[subset]:
-                cost[subset] = total
-                last[subset] = a
-    order = np.empty(n, dtype=np.int64)
-    subset = size - 1
-    for place in range(n - 1, -1, -1):
-        order[place] = last[subset]
-        subset ^= 1 << last[subset]
-    return order
-
-
-@njit(cache=True)
 def choice_likelihood(items, starts, stages, weights, logits, inverse, gradient, curvature):  # type: ignore[no-untyped-def]
     """One pass over Plackett-Luce data: log-likelihood, its gradient and the diagonal of minus its Hessian.
 

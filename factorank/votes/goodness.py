@@ -11,7 +11,7 @@ from factorank import distributions as laws
 from factorank.data.rankings import Rankings
 from factorank.distributions import Mixture, PermutationDistribution
 from factorank.distributions.fitting.checks import Unranked
-from factorank.distributions.fitting.consensus import pairwise_counts
+from factorank.distributions.fitting.kemeny import pairwise_counts
 from factorank.distributions.fitting.partial_likelihood import pair_probabilities
 from factorank.errors import DistributionError
 from factorank.permutations import inverse

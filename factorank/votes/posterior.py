@@ -21,8 +21,8 @@ from factorank.distributions import PlackettLuce
 from factorank.distributions.fitting.ballots import read_ballots
 from factorank.distributions.fitting.checks import Unranked, check_strength
 from factorank.distributions.fitting.choices import choices_of, curvature, tied_above
-from factorank.distributions.fitting.consensus import pairwise_counts
 from factorank.distributions.fitting.dispersion import log_normaliser
+from factorank.distributions.fitting.kemeny import pairwise_counts
 from factorank.errors import FactorankError
 
 LARGEST = 20

@@ -1,30 +1,34 @@
-"""The consensus of rankings: the order with the least total Kendall distance to them (Kemeny)."""
+"""The consensus of rankings by several rules, and what is uncertain in it."""
 
-import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.distributions.fitting.ballots import Votes, read_ballots
+from factorank.distributions.fitting.ballots import Ballots, Votes, read_ballots
 from factorank.distributions.fitting.checks import Unranked
 from factorank.distributions.fitting.errors import FitError
-from factorank.distributions.fitting.graphs import groups
-from factorank.distributions.fitting.voting_rules import METHODS, by_rule
-from factorank.errors import PermutationError
-
-EXACT_UP_TO = 16
-"""The largest group of items that is ordered exactly: 2^16 subsets take a few hundredths of a second."""
+from factorank.distributions.fitting.kemeny import STEP_EFFORT, disagreement, kemeny, number_of_best
+from factorank.distributions.fitting.voting_rules import METHODS, scores_of
 
 
 @dataclass(frozen=True)
 class Consensus:
-    """A consensus order ``(n,)``, its mean distance to the rankings, and whether it is proven closest."""
+    """A consensus order ``(n,)``, its mean distance to the rankings, and what is uncertain in it."""
 
     order: Tensor
     distance: float
     exact: bool
+    """Whether no order is closer, by proof."""
+    lower_bound: float
+    """No order has a smaller mean distance than this: the distance itself where it is exact."""
+    best_orders: int | None = None
+    """How many orders are as close as this one, where it is exact and they are few enough to count."""
+    scores: Tensor | None = field(default=None, repr=False)
+    """What the rule sorts the items by ``(n,)``, none for Kemeny's. The rule cannot tell equal ones apart."""
+    support: Tensor | None = field(default=None, repr=False)
+    """``[a, b]``: the share of the resamples whose consensus puts a above b, where ``resamples`` is given."""
 
 
 def consensus(
@@ -34,15 +38,17 @@ def consensus(
     method: str = "kemeny",
     unranked: Unranked | None = None,
     items: int | None = None,
+    effort: float = 1.0,
+    resamples: int = 0,
+    generator: torch.Generator | None = None,
 ) -> Consensus:
     r"""A consensus of rankings. Kemeny's is :math:`\arg\min_σ \sum_v w_v\, d(σ, x_v)`, with Kendall's d.
 
-    Only the counts of voters who put a above b matter. Where nobody in a set B of items beats anyone in the
-    rest A by a majority, some best order puts A above B (the extended Condorcet criterion), so the items fall
-    into groups, top to bottom, that are ordered on their own: by dynamic programming over subsets up to 16
-    items, which is exact, and by a local search over moves of one item, from the Borda and Copeland orders,
-    beyond. ``exact`` is true if all groups were small enough. Of several best orders the result is always the
-    same.
+    Only the counts of voters who put a above b matter. Items that are left out of a ranking, and ties, say
+    nothing of the pairs they leave open. Kemeny's order is proven best up to 16 items, and mostly far beyond;
+    where it is not, ``exact`` is false and ``lower_bound`` says how much closer another order might be. Of
+    several best orders the result is always the same. Items that another rule cannot tell apart keep their
+    order.
 
     Args:
         orders: as of :meth:`Mallows.fit`.
@@ -50,118 +56,85 @@ def consensus(
         method: "kemeny", "borda", "copeland", "schulze" or "rrf" (reciprocal rank fusion).
         unranked: as of :meth:`PlackettLuce.fit`.
         items: as of :meth:`PlackettLuce.fit`.
+        effort: how long Kemeny's order is searched for where it is hard: about this many seconds, counted in
+            steps, so that results do not depend on the machine.
+        resamples: that many times as many voters are drawn with replacement, for ``support``: how sure the
+            order of each pair is.
+        generator: of the resamples.
 
     Kemeny, "Mathematics without numbers", 1959; Truchon, "An extension of the Condorcet criterion", 1998.
 
-    >>> consensus(torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3]]))
-    Consensus(order=tensor([0, 1, 2, 3]), distance=0.666..., exact=True)
+    >>> votes = torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3]])
+    >>> consensus(votes)
+    Consensus(order=tensor([0, 1, 2, 3]), distance=0.666..., exact=True, lower_bound=0.666..., best_orders=1)
+    >>> consensus(votes, method="copeland").scores
+    tensor([ 3.,  1., -1., -3.], dtype=torch.float64)
+    >>> sure = consensus(votes, resamples=100, generator=torch.Generator().manual_seed(0)).support
+    >>> sure[0, 3], bool(sure[0, 1] < 1)
+    (tensor(1., dtype=torch.float64), True)
     """
-    from factorank.kernels.fitting import pairwise_counts_of_ranks
-
     if method not in METHODS:
         raise FitError(f"{{parameter}} is one of {', '.join(METHODS)}, not {method!r}", parameter="method")
+    if not 0 <= effort < np.inf:
+        raise FitError(f"{{parameter}} is a finite number of 0 or more, not {effort}", parameter="effort")
+    if resamples < 0:
+        raise FitError(f"{{parameter}} is 0 or more, not {resamples}", parameter="resamples")
     ballots = read_ballots(orders, weights, unranked, items)
-    if ballots.above is None:
-        counts = pairwise_counts_of_ranks(ballots.ranks, ballots.weights)
-    else:
-        counts = ballots.above.numpy().transpose(1, 2, 0) @ ballots.weights
+    if method == "rrf" and ballots.above is not None:
+        raise FitError("reciprocal rank fusion needs the places of items, which these partial orders lack")
+    counts, total = _counts(ballots, ballots.weights), ballots.total
+    best_orders, scores = None, None
     if method == "kemeny":
-        order, exact = kemeny(counts)
+        order, exact, bound = kemeny(counts, effort=effort)
+        best_orders = number_of_best(counts, order) if exact else None
     else:
-        order, exact = by_rule(method, ballots.ranks, ballots.weights, counts), False
-    distance = disagreement(counts, order) / ballots.total
-    return Consensus(torch.from_numpy(order).to(ballots.device), float(distance), exact)
+        values = scores_of(method, ballots.ranks, ballots.weights, counts)
+        order, scores = _sorted(values), torch.from_numpy(values).to(ballots.device)
+        bound = float(np.minimum(counts, counts.T).sum()) / 2  # every pair loses at least its minority
+        exact = disagreement(counts, order) <= bound
+    support = None
+    if resamples:
+        support = _support(ballots, method, order, resamples, generator).to(ballots.device)
+    return Consensus(
+        torch.from_numpy(order).to(ballots.device),
+        disagreement(counts, order) / total,
+        exact,
+        bound / total,
+        best_orders,
+        scores,
+        support,
+    )
 
 
-def pairwise_counts(
-    rows: np.ndarray, weights: np.ndarray, place_weights: np.ndarray | None = None
-) -> np.ndarray:
-    """``(n, n)``: entry ``[a, b]`` is the weight of the rows that put a above b."""
-    from factorank.kernels import fitting
+def _counts(ballots: Ballots, weights: np.ndarray) -> np.ndarray:
+    from factorank.kernels.fitting import pairwise_counts_of_ranks
 
-    if place_weights is None:
-        place_weights = np.ones(rows.shape[1])
-    return fitting.pairwise_counts(np.ascontiguousarray(rows), weights, place_weights)
+    if ballots.above is None:
+        return pairwise_counts_of_ranks(ballots.ranks, weights)
+    return ballots.above.numpy().transpose(1, 2, 0) @ weights
 
 
-def disagreement(counts: np.ndarray, order: np.ndarray) -> float:
-    """The weight of the pairs that the rankings behind ``counts`` order differently."""
-    return float(np.tril(counts[np.ix_(order, order)]).sum())
+def _sorted(scores: np.ndarray) -> np.ndarray:
+    return np.argsort(-scores, kind="stable")
 
 
-def least_disagreements(counts: np.ndarray) -> np.ndarray:
-    """The :func:`disagreement` with the best order for each of many counts ``(m, n, n)``.
-
-    Up to 7 items all orders are tried at once, as a product of matrices.
-
-    >>> least_disagreements(np.array([[[0.0, 2.0], [5.0, 0.0]]]))
-    array([2.])
-    """
-    n = counts.shape[-1]
-    if n > 7:
-        return np.array([disagreement(each, kemeny(each)[0]) for each in counts])
-    first, second = np.triu_indices(n, 1)
-    ranks = np.array(list(itertools.permutations(range(n))))
-    above = (ranks[:, first] < ranks[:, second]).astype(float)  # an order pays for the pairs it turns round
-    return (counts[:, second, first] @ above.T + counts[:, first, second] @ (1 - above).T).min(1)
-
-
-def kemeny(counts: np.ndarray, start: np.ndarray | None = None) -> tuple[np.ndarray, bool]:
-    """The order with the least :func:`disagreement`, and whether that is proven.
-
-    ``start`` is one more order to search from: the result is never worse than it.
-    """
-    if start is not None and len(start) != len(counts):
-        raise PermutationError(f"a consensus of {len(counts)} items cannot start from {len(start)}")
-    parts, exact = [], True
-    for group in groups(counts > counts.T):
-        inner = counts[np.ix_(group, group)]
-        if len(group) <= 2:
-            parts.append(group)  # two items in one group would each beat the other: this is one item
-        elif len(group) <= EXACT_UP_TO:
-            from factorank.kernels.fitting import kemeny_order
-
-            parts.append(group[kemeny_order(inner)])
+def _support(
+    ballots: Ballots, method: str, order: np.ndarray, resamples: int, generator: torch.Generator | None
+) -> Tensor:
+    """The share of resamples that put a above b. Weights that are not whole are drawn with their rows."""
+    device = None if generator is None else generator.device
+    whole = bool((ballots.weights == np.rint(ballots.weights)).all())
+    rows, total = len(ballots.weights), round(ballots.total)
+    shares = torch.from_numpy(ballots.weights if whole else np.ones(rows)).to(device)
+    above = np.zeros((ballots.n, ballots.n))
+    for _ in range(resamples):
+        drawn = torch.multinomial(shares, total if whole else rows, replacement=True, generator=generator)
+        weights = np.bincount(drawn.cpu().numpy(), minlength=rows) * (1.0 if whole else ballots.weights)
+        counts = _counts(ballots, weights)
+        if method == "kemeny":
+            again = kemeny(counts, order, STEP_EFFORT).order
         else:
-            exact = False
-            inner_start = None if start is None else np.argsort(np.argsort(start)[group])
-            parts.append(group[_search(inner, inner_start)])
-    order = np.concatenate(parts)
-    if start is not None and disagreement(counts, start) < disagreement(counts, order):
-        return np.asarray(start), False
-    return order, exact
-
-
-def _search(counts: np.ndarray, start: np.ndarray | None) -> np.ndarray:
-    borda = np.argsort(-counts.sum(1), kind="stable")
-    copeland = np.argsort(-(counts > counts.T).sum(1), kind="stable")
-    starts = [borda, copeland] + ([] if start is None else [start])
-    ends = [_descend(counts, order) for order in starts]
-    return min(ends, key=lambda order: disagreement(counts, order))
-
-
-def _descend(counts: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Move one item at a time to where it lowers the disagreement most, until no move does."""
-    margins = counts - counts.T
-    order = order.copy()
-    tiny = 1e-9 * max(float(counts.max()), 1.0)
-    while True:
-        change = insertion_changes(margins[np.ix_(order, order)])
-        i, k = np.unravel_index(int(change.argmin()), change.shape)
-        if change[i, k] >= -tiny:
-            return order
-        order = move(order, int(i), int(k))
-
-
-def insertion_changes(margins: np.ndarray) -> np.ndarray:
-    """``[i, k]``: what moving the item at place i to place k adds; ``margins`` are in the same order."""
-    n = len(margins)
-    # Up to k <= i: the items k..i-1 fall below i, each at its margin over i. Down: the mirror image.
-    above = np.tril(margins.T, -1)[:, ::-1].cumsum(1)[:, ::-1]
-    below = np.triu(margins, 1).cumsum(1)
-    return np.where(np.arange(n) < np.arange(n)[:, None], above, below)
-
-
-def move(order: np.ndarray, i: int, k: int) -> np.ndarray:
-    """The order with the item at place i moved to place k."""
-    return np.insert(np.delete(order, i), k, order[i])
+            again = _sorted(scores_of(method, ballots.ranks, weights, counts))
+        place = np.argsort(again)
+        above += place[:, None] < place
+    return torch.from_numpy(above / resamples)

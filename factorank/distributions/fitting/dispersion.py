@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from factorank.distributions.fitting.consensus import move
+from factorank.distributions.fitting.kemeny import move
 
 
 def solve(

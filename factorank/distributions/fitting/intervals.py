@@ -22,8 +22,8 @@ import torch
 
 from factorank.codes import code
 from factorank.distributions.factorized import draw_geometric
-from factorank.distributions.fitting.consensus import least_disagreements, pairwise_counts
 from factorank.distributions.fitting.dispersion import fit_mallows_phi, mallows_likelihood
+from factorank.distributions.fitting.kemeny import least_disagreements, pairwise_counts
 
 if TYPE_CHECKING:
     from factorank.distributions.fitting.report import FitReport

@@ -18,9 +18,9 @@ from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.amp import new_seed
 from factorank.distributions.fitting.ballots import Ballots
 from factorank.distributions.fitting.completed import Data, law_on
-from factorank.distributions.fitting.consensus import kemeny
 from factorank.distributions.fitting.em import EMSettings, cluster_voters, empty_components, rounds
 from factorank.distributions.fitting.errors import FitWarning
+from factorank.distributions.fitting.kemeny import STEP_EFFORT, kemeny
 from factorank.distributions.fitting.mixture_families import Family
 from factorank.distributions.fitting.report import FitReport
 
@@ -146,7 +146,7 @@ def _from_labels(family: Family, data: Data, label: np.ndarray, k: int) -> _Star
         return _Start(soft, [None] * k)
     # The orders that agree with a voter have no probabilities before there is a law.
     counts = data.voters.pairwise_counts(data.weights[:, None] * soft)
-    laws = [family.rough(kemeny(each)[0]) for each in counts]
+    laws = [family.rough(kemeny(each, effort=STEP_EFFORT).order) for each in counts]
     joint = data.joint(family, np.full(k, 1 / k), laws)
     return _Start(np.exp(joint - data.evidence(joint)[data.owners, None]), laws)
 

@@ -18,7 +18,6 @@ from factorank.distributions.fitting import choices
 from factorank.distributions.fitting.ballots import Ballots
 from factorank.distributions.fitting.checks import check_strength
 from factorank.distributions.fitting.completed import Data, Rows, complete_data
-from factorank.distributions.fitting.consensus import disagreement, kemeny
 from factorank.distributions.fitting.dispersion import (
     best_phis,
     climb,
@@ -28,6 +27,7 @@ from factorank.distributions.fitting.dispersion import (
 )
 from factorank.distributions.fitting.errors import FitError
 from factorank.distributions.fitting.graphs import strongly_connected
+from factorank.distributions.fitting.kemeny import STEP_EFFORT, disagreement, kemeny
 from factorank.distributions.fitting.references import (
     insertion_shares,
     overtaking_reference,
@@ -133,7 +133,7 @@ class MallowsFamily(Family):
         told = rows.told if isinstance(rows, TiedRows) else np.ones((len(rows), rows.ranks.shape[1]))
         digits = weights.T @ told
         for k, law in enumerate(previous):
-            order, _ = kemeny(counts[k], None if law is None else law.central.numpy())
+            order = kemeny(counts[k], None if law is None else law.central.numpy(), STEP_EFFORT).order
             phi, _ = fit_mallows_phi(disagreement(counts[k], order), digits[k])
             laws.append(
                 self.law(torch.from_numpy(order), torch.tensor(phi, dtype=torch.float64), validate_args=False)
@@ -162,7 +162,7 @@ class GeneralizedMallowsFamily(Family):
             if len(shares) <= SEARCHED_UP_TO:
                 order = overtaking_reference(shares).order
             else:
-                start = kemeny(shares)[0] if law is None else law.central.numpy()
+                start = kemeny(shares, effort=STEP_EFFORT).order if law is None else law.central.numpy()
                 order, _, _ = climb(shares, start, max_moves=1000)
             phis = torch.from_numpy(best_phis(shares, order))
             laws.append(self.law(torch.from_numpy(order), phis, validate_args=False))

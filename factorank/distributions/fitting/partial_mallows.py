@@ -8,9 +8,9 @@ import numpy as np
 
 from factorank.distributions.conditioning.amp import new_seed
 from factorank.distributions.fitting.ballots import Ballots
-from factorank.distributions.fitting.consensus import disagreement, kemeny
 from factorank.distributions.fitting.dispersion import fit_mallows_phi
 from factorank.distributions.fitting.em import EMSettings
+from factorank.distributions.fitting.kemeny import STEP_EFFORT, disagreement, kemeny
 from factorank.distributions.fitting.partial_chains import Chains, thermodynamic_likelihood
 from factorank.distributions.fitting.partial_likelihood import PartialLikelihood
 from factorank.distributions.fitting.report import FitReport
@@ -62,7 +62,7 @@ def fit_partial_mallows(
     ballots = ballots.distinct()
     seed = new_seed(settings.generator)
     exact = PartialLikelihood(ballots)
-    start = kemeny(ballots.partial().above.numpy().transpose(1, 2, 0) @ ballots.weights)[0]
+    start = kemeny(ballots.partial().above.numpy().transpose(1, 2, 0) @ ballots.weights).order
     order = start if central is None else central
     fit = _sample_fit(ballots, order, settings, seed, keep=central is not None)
     if exact.exact:
@@ -102,7 +102,7 @@ def _sample_fit(
         drawn = chains.run(sweeps, pairs=True)
         # Later rounds are longer and count more, but the earlier ones steady the centre.
         pairs = drawn.pairs if pairs is None else (drawn.pairs + pairs) / 2
-        after = order if keep else kemeny(pairs, order)[0]
+        after = order if keep else kemeny(pairs, order, STEP_EFFORT).order
         if np.array_equal(after, order):
             theta, _ = _newton(drawn.mean, drawn.variance, theta, n, total)
         else:

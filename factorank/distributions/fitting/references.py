@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from factorank.codes import Insertion
-from factorank.distributions.fitting.consensus import kemeny, pairwise_counts
 from factorank.distributions.fitting.dispersion import climb, log_likelihood
+from factorank.distributions.fitting.kemeny import STEP_EFFORT, kemeny, pairwise_counts
 from factorank.permutations import compose, inverse
 
 EXACT_UP_TO = 18
@@ -59,7 +59,7 @@ def rim_reference(
             references.improve_reference(by_item, weights, moved, smoothing, n, 1000)
             return moved, slots_likelihood(by_item, weights, moved, smoothing)
 
-        reference = _search(kemeny(pairwise_counts(rows, weights))[0], improve, restarts, generator)
+        reference = _search(kemeny(pairwise_counts(rows, weights)).order, improve, restarts, generator)
     first, second = reference.order[:2] if n > 1 else (0, 0)
     if weights @ (ranks[:, second] < ranks[:, first]) > weights.sum() / 2:
         reference.order[:2] = second, first
@@ -75,7 +75,9 @@ def sweep_reference(
     """
     from factorank.kernels import references
 
-    order = kemeny(pairwise_counts(rows, weights))[0] if start is None else start.copy()
+    order = (
+        kemeny(pairwise_counts(rows, weights), effort=STEP_EFFORT).order if start is None else start.copy()
+    )
     ranks = np.ascontiguousarray(np.argsort(rows, axis=1).T.astype(np.int32))
     references.improve_reference(ranks, weights, order, smoothing, reach, 1)
     return order
@@ -94,7 +96,7 @@ def overtaking_reference(
         moved = climb(shares, order, max_moves=10_000)[0]
         return moved, log_likelihood(shares, moved)
 
-    return _search(kemeny(shares)[0], improve, restarts, generator)
+    return _search(kemeny(shares).order, improve, restarts, generator)
 
 
 def slots_likelihood(

@@ -8,11 +8,10 @@ RRF_CONSTANT = 60
 """Of reciprocal rank fusion, as its authors chose it (Cormack, Clarke and Büttcher, 2009)."""
 
 
-def by_rule(method: str, ranks: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The order of a method from places ``(rows, n)`` (-1: left out), weights and pairwise counts."""
+def scores_of(method: str, ranks: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """What a method sorts by, from places ``(rows, n)`` (-1: left out), weights and pairwise counts."""
     scores = {"borda": borda, "copeland": copeland, "schulze": schulze}
-    values = scores[method](counts) if method in scores else reciprocal_ranks(ranks, weights)
-    return np.argsort(-values, kind="stable")
+    return scores[method](counts) if method in scores else reciprocal_ranks(ranks, weights)
 
 
 def borda(counts: np.ndarray) -> np.ndarray:

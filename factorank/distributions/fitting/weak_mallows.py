@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from factorank.distributions.fitting.ballots import Ballots
-from factorank.distributions.fitting.consensus import disagreement, kemeny, pairwise_counts
 from factorank.distributions.fitting.dispersion import digit_weights, fit_mallows_phi
 from factorank.distributions.fitting.errors import FitError
+from factorank.distributions.fitting.kemeny import disagreement, kemeny, pairwise_counts
 from factorank.distributions.fitting.report import FitReport
 
 
@@ -30,7 +30,7 @@ def fit_mallows(
     else:
         counts = pairwise_counts_of_ranks(ballots.ranks, ballots.weights)
         digits = digit_weights(ballots.ranks, ballots.weights)
-    order, exact = kemeny(counts) if central is None else (central, None)
+    order, exact, _ = kemeny(counts) if central is None else (central, None, None)
     against = disagreement(counts, order)
     phi, likelihood = fit_mallows_phi(against, digits, places)
     report = FitReport(

@@ -5,14 +5,8 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.distributions.fitting.consensus import (
-    disagreement,
-    insertion_changes,
-    kemeny,
-    move,
-    pairwise_counts,
-)
 from factorank.distributions.fitting.graphs import closure, groups, strongly_connected
+from factorank.distributions.fitting.kemeny import disagreement, pairwise_counts
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6])
@@ -50,42 +44,100 @@ def test_many_items_are_exact_where_the_majority_has_no_large_cycle():
     assert disagreement(counts, consensus.order.numpy()) == pytest.approx(consensus.distance * 400)
 
 
-def test_local_search_ends_where_no_move_helps_and_is_not_called_exact():
-    votes = fr.random_permutations(30, (9,), generator=torch.Generator().manual_seed(3))
-    consensus = fr.consensus(votes)
-    assert not consensus.exact
-    order, counts = consensus.order.numpy(), pairwise_counts(votes.numpy(), np.ones(9))
-    cost = disagreement(counts, order)
-    for i in range(30):
-        for k in range(30):
-            assert disagreement(counts, move(order, i, k)) >= cost
-    borda = np.argsort(-counts.sum(1), kind="stable")
-    assert cost <= disagreement(counts, borda)
-    # A better order, given as a start, is kept.
-    other, _ = kemeny(counts, start=order)
-    assert disagreement(counts, other) <= cost
+def test_each_rule_against_its_definition_on_lists_with_gaps():
+    """Written item by item and voter by voter, from lists that leave items out."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, voters = int(rng.integers(2, 7)), int(rng.integers(1, 8))
+        lists = [rng.permutation(n)[: rng.integers(1, n + 1)].tolist() for _ in range(voters)]
+        weights = rng.integers(1, 4, voters)
+        padded = torch.tensor([each + [-1] * (n - len(each)) for each in lists])
+
+        def wins(a, b, lists=lists, weights=weights):
+            both = [(w, x) for w, x in zip(weights, lists, strict=True) if a in x and b in x]
+            return sum(int(w) for w, x in both if x.index(a) < x.index(b))
+
+        others = [[b for b in range(n) if b != a] for a in range(n)]
+        borda = [sum(wins(a, b) - wins(b, a) for b in others[a]) for a in range(n)]
+        beats = [[wins(a, b) > wins(b, a) for b in range(n)] for a in range(n)]
+        copeland = [sum(beats[a][b] - beats[b][a] for b in others[a]) for a in range(n)]
+        rrf = [
+            sum(w / (61 + x.index(a)) for w, x in zip(weights, lists, strict=True) if a in x)
+            for a in range(n)
+        ]
+        paths = {
+            (a, b): max(_strengths(a, b, n, beats, wins), default=0)
+            for a, b in itertools.permutations(range(n), 2)
+        }
+        schulze = [
+            sum((paths[a, b] > paths[b, a]) - (paths[a, b] < paths[b, a]) for b in others[a])
+            for a in range(n)
+        ]
+        expected = {"borda": borda, "copeland": copeland, "rrf": rrf, "schulze": schulze}
+        for method, scores in expected.items():
+            answer = fr.consensus(padded, torch.tensor(weights), method=method, unranked="incomparable")
+            np.testing.assert_allclose(answer.scores, scores, rtol=1e-12, atol=1e-12)
+            assert answer.order.tolist() == sorted(range(n), key=lambda a: (-answer.scores[a], a))
+        answer = fr.consensus(padded, torch.tensor(weights), unranked="incomparable")
+        cost = {
+            order: sum(wins(b, a) for i, a in enumerate(order) for b in order[i + 1 :])
+            for order in itertools.permutations(range(n))
+        }
+        least = min(cost.values())
+        assert answer.exact
+        assert cost[tuple(answer.order.tolist())] == least
+        assert answer.best_orders == sum(value == least for value in cost.values())
+        assert answer.lower_bound * weights.sum() == pytest.approx(least)
 
 
-def test_exact_search_on_one_large_cycle_equals_local_search_at_best():
-    votes = fr.random_permutations(13, (7,), generator=torch.Generator().manual_seed(5))
-    consensus = fr.consensus(votes)
-    assert consensus.exact
-    counts = pairwise_counts(votes.numpy(), np.ones(7))
-    cost = disagreement(counts, consensus.order.numpy())
-    for seed in range(20):
-        order = np.random.default_rng(seed).permutation(13)
-        assert cost <= disagreement(counts, order)
-    assert insertion_changes((counts - counts.T)[np.ix_(consensus.order, consensus.order)]).min() >= -1e-9
+def _strengths(a, b, n, beats, wins):
+    """The weakest win of every path from a to b."""
+    between = [c for c in range(n) if c not in (a, b)]
+    for size in range(n - 1):
+        for middle in itertools.permutations(between, size):
+            path = [a, *middle, b]
+            if all(beats[x][y] for x, y in itertools.pairwise(path)):
+                yield min(wins(x, y) for x, y in itertools.pairwise(path))
 
 
-def test_changes_of_all_moves():
-    counts = np.random.default_rng(0).random((7, 7))
-    order = np.random.default_rng(1).permutation(7)
-    changes = insertion_changes((counts - counts.T)[np.ix_(order, order)])
-    for i in range(7):
-        for k in range(7):
-            expected = disagreement(counts, move(order, i, k)) - disagreement(counts, order)
-            assert changes[i, k] == pytest.approx(expected, abs=1e-12)
+def test_what_no_rule_can_use_is_refused():
+    votes = torch.tensor([[0, 1, 2]])
+    with pytest.raises(fr.FactorankError, match="kemeny, borda, copeland, schulze, rrf, not 'plurality'"):
+        fr.consensus(votes, method="plurality")
+    with pytest.raises(fr.FactorankError, match="effort is a finite number of 0 or more, not -1"):
+        fr.consensus(votes, effort=-1)
+    with pytest.raises(fr.FactorankError, match="resamples is 0 or more, not -5"):
+        fr.consensus(votes, resamples=-5)
+    above = torch.zeros(1, 4, 4, dtype=torch.bool)
+    above[0, [0, 2], [1, 3]] = True
+    split = fr.PartialOrders(above)
+    assert fr.consensus(split).exact
+    with pytest.raises(fr.FactorankError, match="needs the places of items"):
+        fr.consensus(split, method="rrf")
+
+
+@pytest.mark.parametrize("method", ["kemeny", "borda", "copeland", "schulze", "rrf"])
+def test_support_is_the_share_of_resamples(method):
+    """With two voters who disagree a resample holds both, or one of them twice: all can be listed."""
+    votes = torch.tensor([[0, 1, 2], [1, 0, 2]])
+    answer = fr.consensus(votes, method=method, resamples=2000, generator=torch.Generator().manual_seed(1))
+    support = answer.support
+    expected = np.mean(
+        [
+            np.argsort(fr.consensus(votes[list(drawn)], method=method).order.numpy())[0]
+            < np.argsort(fr.consensus(votes[list(drawn)], method=method).order.numpy())[1]
+            for drawn in itertools.product(range(2), repeat=2)
+        ]
+    )
+    assert float(support[0, 1]) == pytest.approx(expected, abs=0.04)
+    assert (support + support.T + torch.eye(3) == 1).all()
+    assert (support[:2, 2] == 1).all()
+
+
+def test_weights_that_are_not_whole_are_drawn_with_their_rows():
+    votes, weights = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.7, 0.4])
+    support = fr.consensus(votes, weights, resamples=2000, generator=torch.Generator().manual_seed(0)).support
+    assert float(support[0, 1]) == pytest.approx(0.75, abs=0.04)  # all but the second voter twice
 
 
 def test_groups_and_closure():
@@ -104,13 +156,3 @@ def test_groups_and_closure():
             for later in parts[a + 1 :]:
                 assert not reach[np.ix_(later, group)].any()
         assert strongly_connected(edges) == (len(parts) == 1)
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 8])
-def test_least_disagreements_are_those_of_the_consensus(n):
-    from factorank.distributions.fitting.consensus import disagreement, kemeny, least_disagreements
-
-    counts = np.random.default_rng(n).random((6, n, n))
-    expected = [disagreement(each - np.diag(np.diag(each)), kemeny(each)[0]) for each in counts]
-    counts[:, range(n), range(n)] = 0
-    np.testing.assert_allclose(least_disagreements(counts), expected)

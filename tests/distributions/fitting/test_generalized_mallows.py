@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.distributions.fitting.consensus import move
 from factorank.distributions.fitting.dispersion import _after_moves, log_likelihood
+from factorank.distributions.fitting.kemeny import move
 
 
 def truth():

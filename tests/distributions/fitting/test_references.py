@@ -9,8 +9,8 @@ import torch
 
 import factorank as fr
 from factorank.distributions.fitting import references
-from factorank.distributions.fitting.consensus import move, pairwise_counts
 from factorank.distributions.fitting.dispersion import log_likelihood
+from factorank.distributions.fitting.kemeny import move, pairwise_counts
 
 
 def votes(rows, n, seed=0):
