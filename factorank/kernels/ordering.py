@@ -12,7 +12,7 @@ from numba import njit
 
 KICKS = 10
 """Items that are moved at random before each descent."""
-HOT, COLD = 12.0, 0.3
+HOT, COLD = 20.0, 0.3
 """The first and the last temperature, in mean absolute margins."""
 
 
@@ -45,14 +45,14 @@ def _anneal(margins, orders, place, space, state, scale, rounds):  # type: ignor
     order, current, best = orders[0], orders[1], orders[2]
     n = len(order)
     kicks = min(KICKS, max(2, n // 4))
-    value, best_value = np.int64(0), np.int64(0)
+    value, best_value = 0, 0
     for number in range(rounds + 1):
         temperature = scale * HOT * (COLD / HOT) ** (number / (rounds + 1))
         after = value
         for _ in range(kicks if number > 0 else 0):
-            i = np.int64(_random(state) % np.uint64(n))
-            k = np.int64(_random(state) % np.uint64(n))
-            after += _move(margins, order, place, i, k)
+            source = np.int64(_random(state) % np.uint64(n))
+            target = np.int64(_random(state) % np.uint64(n))
+            after += _move(margins, order, place, source, target)
         after += _descend(margins, order, place, space)
         chance = np.float64(_random(state)) / 2.0**31
         if after >= value or chance < math.exp((after - value) / temperature):
@@ -72,14 +72,14 @@ def _anneal(margins, orders, place, space, state, scale, rounds):  # type: ignor
 @njit(cache=True)
 def _descend(margins, order, place, space):  # type: ignore[no-untyped-def]
     """Move items to their best places until no move helps. Returns what that gained."""
-    gain = np.int64(0)
+    gain = 0
     best, here = space[1], space[2]
     while True:
         _best_insertions(margins, order, space)
         moved = False
         for item in range(len(order)):
             if best[item] > here[item]:
-                more = _insert(margins[item], item, order, place)
+                more = _insert(margins[item], item, best[item] - here[item], order, place)
                 gain += more
                 moved = moved or more > 0
         if not moved:
@@ -127,21 +127,25 @@ def _best_insertions(margins, order, space):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _insert(row, item, order, place):  # type: ignore[no-untyped-def]
-    """Move an item to its best place. Returns what that gained."""
-    n = len(order)
-    i = np.int64(place[item])
+def _insert(row, item, enough, order, place):  # type: ignore[no-untyped-def]
+    """Move an item to its best place, or to the first that gains enough. Returns what that gained."""
+    i = int(place[item])
     best, where, total = np.int32(0), i, np.int32(0)
     for step in range(i):
-        k = i - 1 - step
-        total = np.int32(total + row[order[np.uint64(k)]])
+        above = i - 1 - step
+        total = np.int32(total + row[order[np.uint64(above)]])
         if total > best:
-            best, where = total, k
-    total = np.int32(0)
-    for k in range(i + 1, n):
-        total = np.int32(total - row[order[np.uint64(k)]])
-        if total > best:
-            best, where = total, k
+            best, where = total, above
+            if best >= enough:
+                break
+    if best < enough:
+        total = np.int32(0)
+        for k in range(i + 1, len(order)):
+            total = np.int32(total - row[order[np.uint64(k)]])
+            if total > best:
+                best, where = total, k
+                if best >= enough:
+                    break
     _shift(order, place, i, where)
     return np.int64(best)
 
@@ -149,7 +153,7 @@ def _insert(row, item, order, place):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def _move(margins, order, place, i, k):  # type: ignore[no-untyped-def]
     """Move the item at place i to place k. Returns what that gained."""
-    row, gain = margins[order[i]], np.int64(0)
+    row, gain = margins[order[i]], 0
     for j in range(k, i):
         gain += row[order[j]]
     for j in range(i + 1, k + 1):
