@@ -55,22 +55,24 @@ def plackett_luce(
         raise FactorankError(f"{{parameter}} is at least 1, not {top_k}", parameter="top_k")
     batch = torch.broadcast_shapes(scores.shape[:-1], order.shape[:-1])
     every = scores.double().expand(*batch, scores.shape[-1])
-    order = order.long().expand(*batch, order.shape[-1])
-    listed = order >= 0
-    chosen = every.gather(-1, torch.where(listed, order, 0)).masked_fill(~listed, -torch.inf)
+    # Worst first: the items that are left at each place are then those before it.
+    backward = order.long().expand(*batch, order.shape[-1]).flip(-1)
+    listed = backward >= 0
+    chosen = every.gather(-1, backward.clamp(min=0))
     largest = every.detach().amax(-1, keepdim=True)
-    weights = (chosen - largest).exp()
-    left = weights.flip(-1).cumsum(-1).flip(-1)
+    left = torch.where(listed, (chosen - largest).exp(), 0.0).cumsum(-1)
     if unranked == "below":
-        left = left + ((every - largest).exp() * _unlisted(order, scores.shape[-1])).sum(-1, keepdim=True)
+        left = left + ((every - largest).exp() * _unlisted(backward, scores.shape[-1])).sum(-1, keepdim=True)
     if ties is not None:
-        left = left.gather(-1, _first_of_ties(ties.expand_as(order)))
+        first = _first_of_ties(ties.expand(*batch, order.shape[-1])).flip(-1)
+        left = left.gather(-1, order.shape[-1] - 1 - first)
     # What is hundreds of nats below the best underflows; the chosen item itself is still part of its sum.
     gone = left < torch.finfo(torch.float64).tiny
-    total = torch.where(gone, 1.0, left).log().masked_fill(gone, -torch.inf) + largest
-    total = torch.maximum(total, chosen)
+    total = torch.where(gone, chosen, torch.where(gone, 1.0, left).log() + largest)
     terms = torch.where(listed, total - chosen, 0.0)
-    return terms[..., :top_k].sum(-1).to(scores.dtype)
+    if top_k is not None:
+        terms = terms.flip(-1)[..., :top_k]
+    return terms.sum(-1).to(scores.dtype)
 
 
 def listwise_dpo(

@@ -8,14 +8,50 @@ from numba import njit
 def add_up(first, second, codes, weights, table):  # type: ignore[no-untyped-def]
     """Add the weight of each comparison to ``table[low, high, outcome]``.
 
-    The outcome, 0 if the first item wins, 1 if the second, 2 for a tie, is turned with the pair.
+    The outcome, 0 if the first item wins, 1 if the second, 2 for a tie, is turned with the pair. Without
+    weights each comparison counts once.
     """
+    weighted = len(weights) > 0
     for row in range(len(first)):
         a, b, code = first[row], second[row], codes[row]
+        weight = weights[row] if weighted else 1.0
         if a < b:
-            table[a, b, code] += weights[row]
+            table[a, b, code] += weight
         else:
-            table[b, a, 1 - code if code < 2 else 2] += weights[row]
+            table[b, a, 1 - code if code < 2 else 2] += weight
+
+
+@njit(cache=True)
+def add_to_items(values, first, second, a, b, out):  # type: ignore[no-untyped-def]
+    """Add a times each row of ``values (sets, rows)`` to its first item and b times to its second, in
+    ``out (sets, n)``."""
+    for index in range(len(values)):
+        for row in range(len(first)):
+            value = values[index, row]
+            out[index, first[row]] += a * value
+            out[index, second[row]] += b * value
+
+
+@njit(cache=True)
+def add_to_pairs(values, first, second, a, b, c, d, out):  # type: ignore[no-untyped-def]
+    """Add each row of ``values (sets, rows)``, times the outer product of (a, b) and (c, d) at its two items,
+    to ``out (sets, n, n)``."""
+    for index in range(len(values)):
+        for row in range(len(first)):
+            value, i, j = values[index, row], first[row], second[row]
+            out[index, i, i] += a * c * value
+            out[index, j, j] += b * d * value
+            out[index, i, j] += a * d * value
+            out[index, j, i] += b * c * value
+
+
+@njit(cache=True)
+def pair_up(left, left_items, right, right_items, pairs):  # type: ignore[no-untyped-def]
+    """Write the items of two columns of numbers, ``left_items[left]`` and ``right_items[right]``, into
+    ``pairs (rows, 2)``."""
+    for row in range(len(left)):
+        pairs[row, 0] = left_items[left[row]]
+        pairs[row, 1] = right_items[right[row]]
 
 
 @njit(cache=True)

@@ -10,9 +10,9 @@ SMALLEST = 1024
 def number_words(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct integers ``words (rows,)``, int64, as they come first.
 
-    Returns the number of each row, int64 ``(rows,)``, and the first row of each number.
+    Returns the number of each row, int32 ``(rows,)``, and the first row of each number.
     """
-    codes = np.empty(len(words), np.int64)
+    codes = np.empty(len(words), np.int32)
     size, row, known = SMALLEST, 0, 0
     first = np.empty(0, np.int64)
     while row < len(words):

@@ -63,11 +63,14 @@ def battle_table(table: Any, place: Place = row_name) -> BattleTable:
 
     ``place`` names a row in a message. With a column of counts each kind of battle has one row.
 
-    >>> battle_table({"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_a", "tie"]}).outcomes
-    array([0, 2])
+    >>> battle_table({"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_a", "tie"]}).pairs
+    array([[0, 1],
+           [1, 2]], dtype=int32)
     """
     if isinstance(table, BattleTable):
         return table
+    from factorank.kernels.comparisons import first_fault
+
     columns = columns_of(table)
     names = {what: _column(columns, what, required=what not in ("count", "judge")) for what in COLUMNS}
     left, right = (columns[names[what]] for what in ("model_a", "model_b"))
@@ -78,9 +81,8 @@ def battle_table(table: Any, place: Place = row_name) -> BattleTable:
     if not rows:
         raise RankingsError("a leaderboard needs at least one battle, but the table has no rows")
     items, pairs = _numbered(left, right, names, place)
-    same = pairs[:, 0] == pairs[:, 1]
-    if same.any():
-        row = int(same.argmax())
+    row = first_fault(pairs, len(items))
+    if row >= 0:
         raise RankingsError(f"{place(row)}: {items[pairs[row, 0]]!r} is compared with itself")
     if len(items) < 2:
         raise RankingsError("a leaderboard ranks at least two items")
@@ -121,9 +123,13 @@ def _numbered(
     numeric = all(isinstance(value, int) for value in every)
     items = tuple(map(str, sorted(every))) if numeric else tuple(sorted({str(value) for value in every}))
     number = {item: at for at, item in enumerate(items)}
-    pairs = np.empty((len(columns[0][0]), 2), np.int64)
-    for side, (codes, values) in enumerate(columns):
-        pairs[:, side] = np.array([number[str(value)] for value in values], np.int64)[codes]
+    from factorank.kernels.comparisons import pair_up
+
+    pairs = np.empty((len(columns[0][0]), 2), np.int32)
+    (left, right) = (
+        (codes, np.array([number[str(value)] for value in values], np.int32)) for codes, values in columns
+    )
+    pair_up(*left, *right, pairs)
     return items, pairs
 
 
@@ -131,7 +137,7 @@ def _outcomes(column: Any, name: str, items: tuple[str, ...], pairs: np.ndarray,
     index, values = distinct(column)
     number = {item: at for at, item in enumerate(items)}
     meaning = {word: code for code, words in WORDS.items() for word in words}
-    codes = np.full(len(values), -1)
+    codes = np.full(len(values), -1, np.int8)
     winners = np.full(len(values), -1)
     for at, value in enumerate(map(str, values)):
         if value in number:
@@ -141,8 +147,8 @@ def _outcomes(column: Any, name: str, items: tuple[str, ...], pairs: np.ndarray,
     result = codes[index]
     if (winners >= 0).any():
         winner = winners[index]
-        result = np.where((winner >= 0) & (winner == pairs[:, 0]), FIRST, result)
-        result = np.where((winner >= 0) & (winner == pairs[:, 1]), SECOND, result)
+        result = np.where((winner >= 0) & (winner == pairs[:, 0]), FIRST, result).astype(np.int8)
+        result = np.where((winner >= 0) & (winner == pairs[:, 1]), SECOND, result).astype(np.int8)
     if (codes < 0).any() and (result < 0).any():
         row = int((result < 0).argmax())
         why = (
@@ -182,7 +188,7 @@ def _is_number(value: Any) -> bool:
 
 def _check_once(pairs: np.ndarray, outcomes: np.ndarray, items: tuple[str, ...], place: Place) -> None:
     """Refuse two rows of counts for one kind of battle: one of them is likely a copy."""
-    key = (pairs[:, 0] * len(items) + pairs[:, 1]) * 3 + outcomes
+    key = (pairs[:, 0].astype(np.int64) * len(items) + pairs[:, 1]) * 3 + outcomes
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
     again = first[index.reshape(-1)] != np.arange(len(key))
     if again.any():

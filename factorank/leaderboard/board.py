@@ -60,9 +60,11 @@ class Leaderboard:
         items: tuple[str, ...],
         scores: Tensor,
         covariance: Tensor,
-        errors: Tensor,
         level: float,
         comparisons: ComparisonLaw | None = None,
+        *,
+        refits: Tensor | None = None,
+        seed: int = 0,
     ) -> None:
         self.items = items
         """The names of the items."""
@@ -72,10 +74,9 @@ class Leaderboard:
         """The fitted law of the outcome of a battle; None if there were none."""
         self.covariance = covariance
         """Of the scores, ``(n, n)``."""
-        self.errors = errors
-        """Draws ``(draws, n)`` of the error of the scores."""
         self.level = level
         """Of the intervals and of the confidence sets."""
+        self._refits, self._seed = refits, seed
 
     @classmethod
     def fit(
@@ -118,13 +119,10 @@ class Leaderboard:
         fitted = _fitted(collected, LAWS[ties], prior, table.items)
         robust = ties == "half" or table.judges is not None
         kind: Covariance = covariance or ("sandwich" if robust else "information")
-        if bootstrap is not None:
-            spread, errors = _spread_of(fitted.refits(bootstrap, generator))
-        else:
-            spread = fitted.score_covariance(kind)
-            errors = _normal(spread, DRAWS, generator)
+        refits = None if bootstrap is None else fitted.refits(bootstrap, generator)
+        spread = fitted.score_covariance(kind) if refits is None else refits.T.cov()
         law = LAWS[ties].from_fit(fitted, table.items)
-        return cls(table.items, law.scores, spread, errors, level, law)
+        return cls(table.items, law.scores, spread, level, law, refits=refits, seed=_seed(generator))
 
     @classmethod
     def from_scores(
@@ -148,17 +146,21 @@ class Leaderboard:
         _check(level, bootstrap)
         scores = table if isinstance(table, ScoreTable) else score_table(table)
         generator = generator or torch.Generator().manual_seed(0)
-        if bootstrap is not None:
-            spread, errors = _spread_of(scores.refits(bootstrap, generator))
-        else:
-            spread = scores.covariance()
-            errors = _normal(spread, DRAWS, generator)
-        return cls(scores.items, scores.mean(), spread, errors, level)
+        refits = None if bootstrap is None else scores.refits(bootstrap, generator)
+        spread = scores.covariance() if refits is None else refits.T.cov()
+        return cls(scores.items, scores.mean(), spread, level, refits=refits, seed=_seed(generator))
 
     @property
     def order(self) -> Tensor:
         """The items by falling score."""
         return self.scores.argsort(descending=True, stable=True)
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """Draws ``(draws, n)`` of the error of the scores: refits less their mean, or normal ones."""
+        if self._refits is not None:
+            return self._refits - self._refits.mean(0)
+        return _normal(self.covariance, DRAWS, torch.Generator().manual_seed(self._seed))
 
     @cached_property
     def law(self) -> Thurstone:
@@ -256,10 +258,8 @@ def _check(level: float, bootstrap: int | None) -> None:
         )
 
 
-def _spread_of(refits: Tensor) -> tuple[Tensor, Tensor]:
-    """The covariance of refits ``(sets, n)``, and their deviations from the mean."""
-    errors = refits - refits.mean(0)
-    return errors.T @ errors / (len(refits) - 1), errors
+def _seed(generator: torch.Generator) -> int:
+    return int(torch.randint(2**62, (), generator=generator))
 
 
 def _normal(covariance: Tensor, draws: int, generator: torch.Generator) -> Tensor:

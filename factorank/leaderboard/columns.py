@@ -26,12 +26,12 @@ def columns_of(table: Any) -> Mapping[str, Any]:
 
 
 def distinct(column: Any) -> tuple[np.ndarray, list[Any]]:
-    """The number of the value in each row, int64, and the values themselves, in the order they come.
+    """The number of the value in each row, int32, and the values themselves, in the order they come.
 
     A missing value is None. Millions of rows take some tens of milliseconds.
 
     >>> distinct(["b", "a", None, "b"])
-    (array([0, 1, 2, 0]), ['b', 'a', None])
+    (array([0, 1, 2, 0], dtype=int32), ['b', 'a', None])
     """
     from factorank.kernels.labels import number_words
 
@@ -41,7 +41,7 @@ def distinct(column: Any) -> tuple[np.ndarray, list[Any]]:
         return _merged(codes, column[first].to_list())
     if source == "pandas" and column.dtype != object:
         numbers, uniques = column.factorize()  # missing values have the number -1
-        codes, values = numbers.astype(np.int64), uniques.tolist()
+        codes, values = numbers.astype(np.int32), uniques.tolist()
         return (
             (np.where(codes < 0, len(values), codes), [*values, None])
             if (codes < 0).any()
@@ -87,5 +87,5 @@ def _merged(codes: np.ndarray, values: list[Any]) -> tuple[np.ndarray, list[Any]
         for value in values
     ]
     if len(numbers) < len(values):
-        codes = np.array(each, np.int64)[codes]
+        codes = np.array(each, np.int32)[codes]
     return codes, list(numbers)

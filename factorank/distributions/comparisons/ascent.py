@@ -65,14 +65,12 @@ class Design:
         """The sum over the rows of slopes to d and t ``(sets, rows)`` as slopes to the parameters."""
         parts = []
         if self.by_item:
-            zero = d.new_zeros((len(d), self.n))
-            parts.append(zero.index_add(1, self.first, d).index_add(1, self.second, d, alpha=-1))
+            parts.append(self._items(d, 1.0, -1.0))
         parts.append(d @ self.dense)
         if self.ties == 1:
             parts.append(t.sum(1, keepdim=True))
         elif self.ties:
-            zero = t.new_zeros((len(t), self.n))
-            parts.append(zero.index_add(1, self.first, t / 2).index_add(1, self.second, t / 2))
+            parts.append(self._items(t, 0.5, 0.5))
         return torch.cat(parts, 1)
 
     def matrix(self, dd: Tensor, dt: Tensor, tt: Tensor) -> Tensor:
@@ -80,7 +78,7 @@ class Design:
         sets, k, s = len(dd), self.dense.shape[1], self.scores
         result = dd.new_zeros((sets, self.size, self.size))
         if self.by_item:
-            result[:, :s, :s] = self._pairs(dd, 1, -1, 1, -1)
+            result[:, :s, :s] = self._pairs(dd, 1.0, -1.0, 1.0, -1.0)
             if k:
                 crossed = dd[:, :, None] * self.dense
                 mixed = dd.new_zeros((sets, s, k)).index_add(1, self.first, crossed)
@@ -95,7 +93,7 @@ class Design:
             end = s + k
             result[:, end:, end:] = self._pairs(tt, 0.5, 0.5, 0.5, 0.5)
             if self.by_item:
-                mixed = self._pairs(dt, 1, -1, 0.5, 0.5)
+                mixed = self._pairs(dt, 1.0, -1.0, 0.5, 0.5)
                 result[:, :s, end:], result[:, end:, :s] = mixed, mixed.mT
             if k:
                 crossed = dt[:, :, None] * self.dense / 2
@@ -107,16 +105,20 @@ class Design:
     def _pairs(self, values: Tensor, a: float, b: float, c: float, d: float) -> Tensor:
         """The sum over the rows of ``values`` times the outer product of a at the first item and b at the
         second with c at the first and d at the second: ``(sets, n, n)``."""
-        n = self.n
-        flat = values.new_zeros((len(values), n * n))
-        for left, right, sign in (
-            (self.first, self.first, a * c),
-            (self.second, self.second, b * d),
-            (self.first, self.second, a * d),
-            (self.second, self.first, b * c),
-        ):
-            flat.index_add_(1, left * n + right, values, alpha=sign)
-        return flat.view(-1, n, n)
+        from factorank.kernels.comparisons import add_to_pairs
+
+        out = values.new_zeros((len(values), self.n, self.n))
+        sides = self.first.numpy(), self.second.numpy()
+        add_to_pairs(values.numpy(), *sides, a, b, c, d, out.numpy())
+        return out
+
+    def _items(self, values: Tensor, a: float, b: float) -> Tensor:
+        """The sum over the rows of ``values``, a times at the first item and b times at the second."""
+        from factorank.kernels.comparisons import add_to_items
+
+        out = values.new_zeros((len(values), self.n))
+        add_to_items(values.numpy(), self.first.numpy(), self.second.numpy(), a, b, out.numpy())
+        return out
 
 
 @dataclass(frozen=True)
@@ -227,8 +229,10 @@ def slopes(
 ) -> tuple[Tensor, Tensor]:
     """The gradient ``(sets, size)`` and minus the Hessian ``(sets, size, size)``."""
     at = design.link.derivatives(design.differences(parameters), design.tie(parameters))
-    slope = design.vector(_summed(counts, at.d), _summed(counts, at.t))
-    matrix = -design.matrix(*(_summed(counts, values) for values in (at.dd, at.dt, at.tt)))
+    d, dd = _summed(counts, at.d), _summed(counts, at.dd)
+    t, dt, tt = (_summed(counts, values) if design.ties else d for values in (at.t, at.dt, at.tt))
+    slope = design.vector(d, t)
+    matrix = -design.matrix(dd, dt, tt)
     if prior:
         own = design.scores or design.dense.shape[1]
         slope_own, bend = prior.derivatives(parameters[:, :own])

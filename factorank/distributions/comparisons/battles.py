@@ -11,6 +11,8 @@ from torch import Tensor
 from factorank.distributions.fitting.errors import FitError
 
 FIRST, SECOND, TIE = 0, 1, 2
+NO_WEIGHTS = np.empty(0)
+"""Each comparison counts once."""
 LARGEST_TABLE = 4_000_000
 """The number of cells (pairs of items) up to which counts are added up in a dense table."""
 
@@ -66,7 +68,7 @@ def collect(
     values = np.zeros((len(first), 0)) if covariates is None else _checked_covariates(covariates, len(first))
     group = np.zeros(len(first), np.int64) if groups is None else _checked_groups(groups, len(first))
     unique, index = np.unique(np.column_stack([first, second, group, values]), axis=0, return_inverse=True)
-    table = np.bincount(index.reshape(-1) * 3 + codes, counts, 3 * len(unique)).reshape(-1, 3)
+    table = _counted(index.reshape(-1) * 3 + codes, counts, len(unique))
     first, second, group = unique[:, :3].astype(np.int64).T
     return Battles(first, second, table, unique[:, 3:], n, None if groups is None else group)
 
@@ -83,15 +85,21 @@ def _by_pair(first: np.ndarray, second: np.ndarray, codes: np.ndarray, counts: n
         swap = first > second
         codes = np.where(swap & (codes != TIE), 1 - codes, codes)
         first, second = np.where(swap, second, first), np.where(swap, first, second)
-        cells, index = np.unique(first * n + second, return_inverse=True)
-        counts = np.bincount(index * 3 + codes, counts, 3 * len(cells)).reshape(-1, 3)
+        cells, index = np.unique(first.astype(np.int64) * n + second, return_inverse=True)
+        counts = _counted(index * 3 + codes, counts, len(cells))
         met = counts.sum(-1) > 0
         first, second, counts = cells[met] // n, cells[met] % n, counts[met]
     return Battles(first, second, counts, np.zeros((len(first), 0)), n)
 
 
+def _counted(cells: np.ndarray, counts: np.ndarray, rows: int) -> np.ndarray:
+    """How much falls into each cell, ``(rows, 3)``."""
+    weights = counts if len(counts) else None
+    return np.bincount(cells, weights, 3 * rows).reshape(-1, 3).astype(np.float64)
+
+
 def outcome_codes(outcomes: Any, rows: int) -> np.ndarray:
-    """Outcomes as 0 (the first item wins), 1 (the second) and 2 (a tie), int64 ``(rows,)``.
+    """Outcomes as 0 (the first item wins), 1 (the second) and 2 (a tie), integers ``(rows,)``.
 
     Integers are these codes: the index of the winner in the pair, 2 for a tie. Floating-point numbers are
     the score of the first item: 1, 0, or 0.5 for a tie. Words are "model_a", "model_b" and "tie".
@@ -106,7 +114,7 @@ def outcome_codes(outcomes: Any, rows: int) -> np.ndarray:
             parameter="outcomes",
         )
     if values.dtype.kind in "iu":
-        codes = values.astype(np.int64, copy=False)
+        codes = values if values.dtype in (np.int8, np.int64) else values.astype(np.int64)
         allowed = "0 (the first wins), 1 (the second wins) or 2 (a tie)"
         inside = not len(codes) or (codes.min() >= FIRST and codes.max() <= TIE)
         bad = np.zeros(0, bool) if inside else (codes < FIRST) | (codes > TIE)
@@ -134,7 +142,7 @@ def _checked_pairs(pairs: Any, items: int | None) -> tuple[np.ndarray, np.ndarra
         raise FitError("a fit needs at least one comparison", parameter="pairs")
     from factorank.kernels.comparisons import first_fault
 
-    values = values.astype(np.int64, copy=False)
+    values = values if values.dtype in (np.int32, np.int64) else values.astype(np.int64)
     n = int(values.max()) + 1 if items is None else int(items)
     row = first_fault(values, n)
     if row >= 0:
@@ -148,7 +156,7 @@ def _checked_pairs(pairs: Any, items: int | None) -> tuple[np.ndarray, np.ndarra
 
 def _checked_weights(weights: Any, rows: int) -> np.ndarray:
     if weights is None:
-        return np.ones(rows)
+        return NO_WEIGHTS
     values = _array(weights, "weights")
     if values.shape != (rows,) or values.dtype.kind not in "iufb":
         raise FitError(
