@@ -23,10 +23,12 @@ import torch
 
 import factorank as fr
 from benchmarks.timing import show
+from factorank.distributions.comparisons import ComparisonLaw
 from factorank.experiments.record import provenance, write_results
 from factorank.files import read_json_lines
 
 WINNERS = ("model_a", "model_b", "tie", "tie (bothbad)")
+LAWS: tuple[type[ComparisonLaw], ...] = (fr.BradleyTerry, fr.Davidson, fr.RaoKupper)
 PUBLISHED = {
     ("BradleyTerry", False): 0.6554,
     ("Davidson", False): 1.0100,
@@ -98,7 +100,7 @@ def fits(arena: Arena) -> Iterator[dict[str, Any]]:
     """The negative log-likelihood of a battle, in nats, beside what leaderbot's documentation says."""
     for both_bad in (False, True):  # leaderbot leaves them out
         pairs, outcomes, counts = arena.counted(both_bad=both_bad)
-        for law, item_ties in itertools.product((fr.BradleyTerry, fr.Davidson, fr.RaoKupper), (False, True)):
+        for law, item_ties in itertools.product(LAWS, (False, True)):
             if item_ties and law is fr.BradleyTerry:
                 continue
             fitted = law.fit(pairs, outcomes, counts, items=len(arena.models), item_ties=item_ties)

@@ -1,6 +1,6 @@
 """Tables of battles, as people have them: who met whom, and who won."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from factorank.distributions.comparisons.battles import FIRST, SECOND, TIE
 from factorank.errors import RankingsError
-from factorank.leaderboard.columns import columns_of, distinct
+from factorank.leaderboard.columns import Place, columns_of, distinct, row_name
+from factorank.leaderboard.wide import checked_counts, is_wide, melted
 
 COLUMNS = {
     "model_a": ("model_a", "a", "left", "player_a", "item_a", "first"),
@@ -18,6 +19,7 @@ COLUMNS = {
     "judge": ("judge", "group", "voter", "user"),
 }
 """The names that columns go by, in any case; the first is the one that is asked for."""
+OPTIONAL = ("count", "judge")
 WORDS = {
     FIRST: ("model_a", "a", "left", "first", "player_a", "item_a", "win", "1-0"),
     SECOND: ("model_b", "b", "right", "second", "player_b", "item_b", "loss", "0-1"),
@@ -36,10 +38,6 @@ WORDS = {
 """The words for an outcome, in any case. The name of the winner itself is understood as well."""
 
 
-Place = Callable[[int], str]
-"""How a row is named in a message."""
-
-
 @dataclass(frozen=True)
 class BattleTable:
     """Battles of named items, checked: one row a battle, or a kind of battle with its count."""
@@ -52,16 +50,12 @@ class BattleTable:
     judges: np.ndarray | None = None
 
 
-def row_name(row: int) -> str:
-    """How a row is named in a message, where a table has no lines."""
-    return f"row {row}"
-
-
 def battle_table(table: Any, place: Place = row_name) -> BattleTable:
     """Battles from a table with the columns ``model_a``, ``model_b``, ``winner`` and, if there are such,
-    ``count`` and ``judge``: a dict of columns, a pandas or polars frame, or a structured numpy array.
+    ``count`` and ``judge``: a dict of columns, a pandas or polars frame, or a structured numpy array. In the
+    place of ``winner`` there may be counts, ``wins_a``, ``wins_b`` and ``ties``.
 
-    ``place`` names a row in a message. With a column of counts each kind of battle has one row.
+    ``place`` names a row in a message. With counts each kind of battle (of a judge) has one row.
 
     >>> battle_table({"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_a", "tie"]}).pairs
     array([[0, 1],
@@ -72,7 +66,10 @@ def battle_table(table: Any, place: Place = row_name) -> BattleTable:
     from factorank.kernels.comparisons import first_fault
 
     columns = columns_of(table)
-    names = {what: _column(columns, what, required=what not in ("count", "judge")) for what in COLUMNS}
+    if is_wide(columns):
+        given = {what: _column(columns, what) for what in ("model_a", "model_b", "judge")}
+        columns, place = melted(columns, given, place)
+    names = {what: _column(columns, what) for what in COLUMNS}
     left, right = (columns[names[what]] for what in ("model_a", "model_b"))
     rows = len(left)
     for name in names.values():
@@ -87,21 +84,23 @@ def battle_table(table: Any, place: Place = row_name) -> BattleTable:
     if len(items) < 2:
         raise RankingsError("a leaderboard ranks at least two items")
     outcomes = _outcomes(columns[names["winner"]], names["winner"], items, pairs, place)
+    judges = None if not names["judge"] else distinct(columns[names["judge"]])[0]
     counts = None
     if names["count"]:
-        counts = _counts(np.asarray(columns[names["count"]]), names["count"], place)
-        _check_once(pairs, outcomes, items, place)
-    judges = None if not names["judge"] else distinct(columns[names["judge"]])[0]
+        counts = checked_counts(columns[names["count"]], names["count"], place)
+        if not counts.any():
+            raise RankingsError(f"column {names['count']!r} holds no count above 0")
+        _check_once(pairs, outcomes, judges, items, place)
     return BattleTable(items, pairs, outcomes, counts, judges)
 
 
-def _column(columns: Mapping[str, Any], what: str, *, required: bool) -> str:
-    """The name of the column that holds ``what``, "" if there is none."""
+def _column(columns: Mapping[str, Any], what: str) -> str:
+    """The name of the column that holds ``what``; "" if there is none and none is needed."""
     by_lower = {name.strip().lower(): name for name in columns}
     for name in COLUMNS[what]:
         if name in by_lower:
             return by_lower[name]
-    if required:
+    if what not in OPTIONAL:
         raise RankingsError(
             f"battles need a column {what!r}; the table has {', '.join(map(repr, columns)) or 'none'}"
         )
@@ -160,35 +159,13 @@ def _outcomes(column: Any, name: str, items: tuple[str, ...], pairs: np.ndarray,
     return result
 
 
-def _counts(column: np.ndarray, name: str, place: Place) -> np.ndarray:
-    try:
-        values = column.astype(np.float64)
-    except (TypeError, ValueError):
-        row = next(row for row, value in enumerate(column.tolist()) if not _is_number(value))
-        (value,) = column[row : row + 1].tolist()
-        raise RankingsError(f"{place(row)}: column {name!r} holds {value!r}, which is no number") from None
-    bad = ~np.isfinite(values) | (values < 0)
-    if bad.any():
-        row = int(bad.argmax())
-        raise RankingsError(
-            f"{place(row)}: column {name!r} holds {column[row : row + 1].tolist()[0]!r}; a count is 0 or more"
-        )
-    if not values.any():
-        raise RankingsError(f"column {name!r} holds no count above 0")
-    return values
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _check_once(pairs: np.ndarray, outcomes: np.ndarray, items: tuple[str, ...], place: Place) -> None:
+def _check_once(
+    pairs: np.ndarray, outcomes: np.ndarray, judges: np.ndarray | None, items: tuple[str, ...], place: Place
+) -> None:
     """Refuse two rows of counts for one kind of battle: one of them is likely a copy."""
     key = (pairs[:, 0].astype(np.int64) * len(items) + pairs[:, 1]) * 3 + outcomes
+    if judges is not None:
+        key = key * (int(judges.max()) + 1) + judges
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
     again = first[index.reshape(-1)] != np.arange(len(key))
     if again.any():

@@ -1,12 +1,20 @@
 """Columns of tables, of whatever kind, and the distinct values in them."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from factorank.errors import RankingsError
+
+Place = Callable[[int], str]
+"""How a row is named in a message."""
+
+
+def row_name(row: int) -> str:
+    """How a row is named in a message, where a table has no lines."""
+    return f"row {row}"
 
 
 def columns_of(table: Any) -> Mapping[str, Any]:

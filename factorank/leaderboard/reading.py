@@ -10,8 +10,10 @@ import numpy as np
 from factorank.data.frames import error_names, polars_module
 from factorank.data.rankings import Rankings, read_rankings
 from factorank.errors import RankingsError
-from factorank.leaderboard.battles import COLUMNS, BattleTable, Place, battle_table
+from factorank.leaderboard.battles import COLUMNS, BattleTable, battle_table
+from factorank.leaderboard.columns import Place
 from factorank.leaderboard.scores import ScoreTable, score_table
+from factorank.leaderboard.wide import is_wide, square
 
 PREFLIB = (".soc", ".soi", ".toc", ".toi")
 TEXT = (".csv", ".tsv", ".txt")
@@ -22,6 +24,7 @@ def read_board(path: str | os.PathLike[str]) -> BattleTable | ScoreTable:
     """Battles, or scores of items on tasks, from a file; what it holds is told by its columns.
 
     * ``model_a, model_b, winner`` and perhaps ``count`` and ``judge``; or ``winner, loser`` and ``count``.
+    * ``model_a, model_b, wins_a, wins_b, ties``: one row a pair.
     * A square table of wins: the first column names the items and the others are named after them; a cell
       says how often the item of the row beat that of the column.
     * ``item, task, score``; or one row an item (the first column) and one column a task.
@@ -78,7 +81,7 @@ def _frame(path: Path, suffix: str) -> tuple[Any, int]:
 
 def _understood(columns: dict[str, Any], place: Place) -> BattleTable | ScoreTable:
     lower = {name.strip().lower(): name for name in columns}
-    if any(name in lower for name in COLUMNS["model_a"][:1] + COLUMNS["model_b"][:1]):
+    if any(name in lower for name in COLUMNS["model_a"][:1] + COLUMNS["model_b"][:1]) or is_wide(columns):
         return battle_table(columns, place)
     if "winner" in lower and "loser" in lower:
         rest = {name: column for key, name in lower.items() for column in [columns[name]] if key != "loser"}
@@ -86,27 +89,7 @@ def _understood(columns: dict[str, Any], place: Place) -> BattleTable | ScoreTab
         return battle_table(rest, place)
     names = list(columns)
     if len(names) > 2 and set(names[1:]) == {str(name) for name in columns[names[0]].to_list()}:
-        return _matrix(columns, names, place)
+        return battle_table(*square(columns, names, place))
     if "item" in lower or "model" in lower or "score" in lower or len(names) > 2:
         return score_table(columns, place)
     return battle_table(columns, place)
-
-
-def _matrix(columns: dict[str, Any], names: list[str], place: Place) -> BattleTable:
-    """A square table of wins."""
-    rows = [str(name) for name in columns[names[0]].to_list()]
-    wins = {"model_a": [], "model_b": [], "winner": [], "count": []}  # type: dict[str, list[Any]]
-    for name in names[1:]:
-        for row, cell in enumerate(columns[name].to_list()):
-            empty = cell is None or str(cell).strip() in ("", "-")
-            if rows[row] == name or empty:
-                continue
-            try:
-                count = float(cell)
-            except ValueError:
-                raise RankingsError(f"{place(row)}: column {name!r} holds {cell!r}, not a count") from None
-            if not count >= 0 or count == float("inf"):
-                raise RankingsError(f"{place(row)}: column {name!r} holds {cell!r}; a count is 0 or more")
-            for key, value in zip(wins, (rows[row], name, "model_a", count), strict=True):
-                wins[key].append(value)
-    return battle_table({key: np.array(value) for key, value in wins.items()})

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import RankingsError
-from factorank.leaderboard.battles import Place, row_name
-from factorank.leaderboard.columns import columns_of
+from factorank.leaderboard.columns import Place, columns_of, row_name
 
 FEWEST_TASKS = 2
 
@@ -121,7 +120,8 @@ def _numbers(column: np.ndarray, name: str, place: Place) -> np.ndarray:
 
 def _checked(items: tuple[str, ...], tasks: tuple[str, ...], scores: np.ndarray) -> ScoreTable:
     if len(items) < 2:
-        raise RankingsError("a leaderboard ranks at least two items")
+        there = f"only {items[0]!r}" if items else "none"
+        raise RankingsError(f"a leaderboard ranks at least two items, but there is {there}")
     if len(tasks) < FEWEST_TASKS:
         raise RankingsError(f"ranks are compared over at least {FEWEST_TASKS} tasks; there is {len(tasks)}")
     return ScoreTable(items, tasks, scores)

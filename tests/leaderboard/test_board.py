@@ -2,7 +2,9 @@
 
 import warnings
 
+import evalica
 import numpy as np
+import pandas
 import polars
 import pytest
 import torch
@@ -142,3 +144,31 @@ def test_a_winner_that_did_not_take_part_and_missing_columns():
         fr.Leaderboard.fit([1, 2])
     with pytest.raises(ValueError, match="ties are one of"):
         fr.Leaderboard.fit(GOOD, ties="third")
+
+
+def test_scores_and_order_are_those_of_evalica():
+    columns = battles(500)
+    board = fr.Leaderboard.fit(columns, "half")
+    kinds = {"model_a": evalica.Winner.X, "model_b": evalica.Winner.Y, "tie": evalica.Winner.Draw}
+    winners = [kinds[word] for word in columns["winner"]]
+    theirs = evalica.bradley_terry(
+        list(columns["model_a"]), list(columns["model_b"]), winners, tolerance=1e-12, limit=10_000
+    ).scores
+    scores = np.log(theirs.reindex(list(board.items)).to_numpy())
+    np.testing.assert_allclose(board.scores, scores - scores.mean(), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["str", "object", "category", "int64"])
+def test_columns_of_pandas(kind, board):
+    columns = battles()
+    if kind == "int64":
+        numbers = {name: place for place, name in enumerate(sorted(board.items))}
+        columns |= {side: [numbers[name] for name in columns[side]] for side in ("model_a", "model_b")}
+    frame = pandas.DataFrame({key: list(value) for key, value in columns.items()})
+    frame = frame.astype(dict.fromkeys(("model_a", "model_b"), kind))
+    again = fr.Leaderboard.fit(frame)
+    np.testing.assert_allclose(again.table["score"], board.table["score"], atol=1e-9)
+    frame = frame.astype({"model_a": "object"})
+    frame.loc[3, "model_a"] = None
+    with pytest.raises(RankingsError, match="row 3: column 'model_a' holds no name"):
+        fr.Leaderboard.fit(frame)

@@ -64,6 +64,24 @@ def test_winner_and_loser_and_a_table_of_wins(frame, tmp_path):
         np.testing.assert_allclose(fitted(tmp_path / name), wanted, atol=1e-9)
 
 
+def test_one_row_a_pair(frame, scores, tmp_path):
+    named = {"model_a": "wins_a", "model_b": "wins_b", "tie": "ties"}
+    counts = frame.select("model_a", "model_b").unique()
+    for outcome, name in named.items():
+        each = frame.filter(polars.col("winner") == outcome).group_by("model_a", "model_b").len(name)
+        counts = counts.join(each, on=["model_a", "model_b"], how="left")
+    counts.fill_null(0).write_csv(tmp_path / "wide.csv")
+    np.testing.assert_allclose(fitted(tmp_path / "wide.csv"), scores, atol=1e-9)
+
+
+def test_counts_of_several_judges_are_no_copies():
+    columns = {"model_a": ["x", "x", "y"], "model_b": ["y", "y", "x"], "winner": ["x", "x", "y"]}
+    table = fr.leaderboard.battle_table(columns | {"count": [1, 2, 3], "judge": ["ann", "bob", "ann"]})
+    assert table.judges.tolist() == [0, 1, 0]
+    with pytest.raises(RankingsError, match="row 1: 'x' against 'y' with this winner is counted already"):
+        fr.leaderboard.battle_table(columns | {"count": [1, 2, 3], "judge": ["ann", "ann", "ann"]})
+
+
 def test_rankings_are_pairs_with_voters_as_judges(tmp_path):
     orders = fr.PlackettLuce(torch.tensor([1.0, 0.5, 0.0])).sample(
         (60,), generator=torch.Generator().manual_seed(0)
@@ -121,6 +139,33 @@ def test_scores_by_task_long_and_wide(tmp_path):
         ("a.csv", "model_a,model_b,winner\nx,x,tie\n", "a.csv: line 2: 'x' is compared with itself"),
         ("a.csv", "model_a,model_b,winner,count\nx,y,tie,-1\n", "a.csv: line 2: column 'count' holds '-1'"),
         ("a.csv", "model_a,model_b\nx,y\n", "a.csv: battles need a column 'winner'"),
+        (
+            "a.csv",
+            "model_a,model_b,winner,count\nx,y,tie,nan\n",
+            "line 2: column 'count' holds 'nan'; a count",
+        ),
+        ("a.csv", "model_a,model_b,winner,count\nx,y,tie,\n", "line 2: column 'count' holds None; a count"),
+        (
+            "a.csv",
+            "model_a,model_b,winner,count\nx,y,tie,1\ny,x,tie,2\nx,y,tie,1\n",
+            "a.csv: line 4: 'x' against 'y' with this winner is counted already, .*line 2",
+        ),
+        ("a.csv", "model_a,model_b,winner\nx,y,z\n", "line 2: column 'winner' holds 'z', but a winner is"),
+        ("a.csv", "model_a,model_b,winner\nx,,tie\n", "a.csv: line 2: column 'model_b' holds no name"),
+        (
+            "a.csv",
+            "model_a,model_b,wins_a,wins_b,teis\nx,y,1,2,3\n",
+            "a.csv: column 'teis' is not understood",
+        ),
+        ("a.csv", "model_a,model_b,wins_a,wins_b\nx,y,1,-2\n", "a.csv: line 2: column 'wins_b' holds '-2'"),
+        (
+            "a.csv",
+            "model_a,model_b,wins_a,wins_b\nx,y,1,2\nx,y,1,2\n",
+            "a.csv: line 3: 'x' against 'y' with this winner is counted already, .*line 2",
+        ),
+        ("a.csv", "model,t1,t2\nx,1,2\n", "a.csv: a leaderboard ranks at least two items, .* only 'x'"),
+        ("a.csv", "model,t1,t2\n", "a.csv: a leaderboard ranks at least two items, .* none"),
+        ("a.csv", "item,x,y\nx,3,1\ny,2,\n", "a.csv: line 2: column 'x': 'x' is compared with itself"),
         ("a.csv", "", "a.csv: the file is empty"),
         ("a.jsonl", "{]", "a.jsonl: not a table that can be read"),
         ("a.xlsx", "x", "a leaderboard reads files that end in"),
@@ -128,7 +173,7 @@ def test_scores_by_task_long_and_wide(tmp_path):
         ("a.csv", "model,t1,t2\nx,1,2\nx,1,2\n", "a.csv: line 3: item 'x' has a row already, .*line 2"),
         ("a.csv", "item,task,score\nx,t,1\nx,t,2\n", "line 3: 'x' has a score on 't' already"),
         ("a.csv", "item,task,score\nx,t,1\ny,u,2\n", "'x' has no score on 'u'"),
-        ("a.csv", "item,x,y\nx,,many\ny,2,\n", "a.csv: line 2: column 'y' holds 'many', not a count"),
+        ("a.csv", "item,x,y\nx,,many\ny,2,\n", "a.csv: line 2: column 'y' holds 'many', which is no number"),
     ],
 )
 def test_a_fault_names_file_line_and_column(tmp_path, name, text, message):
