@@ -17,7 +17,7 @@ from factorank.permutations import inverse
 class RiffleShuffle(PermutationDistribution):
     r"""Riffle shuffles of n cards: cut into a packets, then drop them one upon the other at random.
 
-    .. math:: P(X) = \binom{a + n - r}{n} \Big/ a^n
+    .. math:: P(X) = \binom{a + n - r}{n} / a^n
 
     where ``order[i]`` is the card that comes to place i and r counts its rising sequences: runs of cards
     c, c + 1, … that still stand in this order. With a = 2 this is the model of Gilbert, Shannon and Reeds,

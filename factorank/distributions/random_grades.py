@@ -18,7 +18,7 @@ class RandomGrades(PermutationDistribution):
     Items of equal grade keep their order among 0..n-1, as in a stable sort. With :math:`p_j(g)` the
     probability that item j has grade g, an order X has the probability of all grades that lead to it,
 
-    .. math:: P(X) = \sum_{g_0 \preceq g_1 \preceq \dots} \prod_i p_{X_i}(g_i),
+    .. math:: P(X) = \sum_{g_0 \preceq g_1 \preceq \ldots} \prod_i p_{X_i}(g_i),
 
     where :math:`\preceq` is < if :math:`X_i > X_{i+1}` and ≤ if not. The sum is exact: it is taken from the
     first place to the last, in n · grades steps. This is a random utility model (Thurstone, "A law of
