@@ -137,9 +137,8 @@ def setup(app: Sphinx) -> None:
     def listed(_: Sphinx, name: str, source: list[str]) -> None:
         """Pages that the front page does not name come after the first one of its part on use."""
         if name == root_doc:
-            others = sorted(
-                path.stem for path in HERE.glob("*.md") if path.stem not in (*source[0].split(), root_doc)
-            )
+            named = {root_doc, *source[0].splitlines()}
+            others = sorted(path.stem for path in HERE.glob("*.md") if path.stem not in named)
             source[0] = source[0].replace("\nwhich-law\n", "\n".join(["", "which-law", *others, ""]))
 
     app.connect("source-read", listed)
