@@ -50,6 +50,8 @@ class PermutationDistribution(Batched):
     """The largest n for which all orders are listed."""
     exact: bool = True
     """Whether ``log_prob`` is the log-probability of what ``sample`` draws; approximations say no."""
+    effective_sample_size: Tensor | None = None
+    """How many draws an approximation by weighted or accepted draws is worth; None for other laws."""
     report: "FitReport | None" = None
     """The report of the fit; None for a law that was not fitted."""
 

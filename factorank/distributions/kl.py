@@ -1,6 +1,7 @@
 """Kullback-Leibler divergences between laws: in closed form, by enumeration, or estimated."""
 
 import math
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch.distributions import register_kl
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.factorized import FactorizedDistribution, code_sizes, expected, times_log
 from factorank.distributions.mallows import Mallows
-from factorank.distributions.parameters import compact, relative_to
+from factorank.distributions.parameters import compact, permutation, relative_to
 from factorank.distributions.places import insertion_precedence
 from factorank.distributions.uniform import Uniform
 from factorank.errors import DistributionError
@@ -20,7 +21,8 @@ def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
     """The divergence of q from p in nats, ``(*batch,)``.
 
     Exact in closed form or, where all orders can be listed, by their probabilities. Else, where p estimates
-    its entropy, the estimate that ``p.estimate("kl_divergence", other=q)`` gives with its error.
+    its entropy or draws more than the permutations (inline codes), the estimate that
+    ``p.estimate("kl_divergence", other=q)`` gives with its error.
 
     Closed forms: any law from :class:`Uniform`, by its entropy; the uniform law from a factorized one; two
     factorized laws with one code and one reference, position by position; and a factorized law from a
@@ -28,9 +30,17 @@ def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
     """
     if p.n != q.n:
         raise DistributionError(f"a divergence is between laws over as many items, not {p.n} and {q.n}")
+    wider = [law for law in (p, q) if law.support is not permutation]
+    if len(wider) == 1:
+        raise DistributionError(
+            f"a divergence is between laws of the same orders, but {wider[0]!r} can leave the permutations"
+        )
+    if wider:
+        return p.estimate("kl_divergence", other=q).value
     shape = torch.broadcast_shapes(p.batch_shape, q.batch_shape)
     if isinstance(q, Uniform):
-        return (math.lgamma(q.n + 1) - p.entropy()).expand(shape)
+        with suppress(DistributionError):  # an entropy that is neither exact nor estimated
+            return (math.lgamma(q.n + 1) - p.entropy()).expand(shape)
     if isinstance(q, FactorizedDistribution):
         if isinstance(p, Uniform):
             # Whatever the reference, the digits of a uniform order are uniform on their domains.

@@ -94,3 +94,32 @@ def test_no_closed_form():
     assert estimate.value > 5 * estimate.error
     with pytest.raises(fr.DistributionError, match="not 3 and 4"):
         kl_divergence(fr.Uniform(3), fr.Uniform(4))
+
+
+@torch.no_grad()
+def test_laws_that_can_leave_the_permutations_are_not_compared_with_laws_that_cannot():
+    torch.manual_seed(0)
+    first, second = (
+        fr.PermutationModel(4, "inline", width=8, depth=1, heads=2).distribution(
+            nfe=2, unmask="left-to-right"
+        )
+        for _ in range(2)
+    )
+    for p, q in ((first, fr.Uniform(4)), (fr.Uniform(4), first)):
+        with pytest.raises(fr.FactorankError, match="can leave the permutations"):
+            kl_divergence(p, q)
+    rows = torch.cartesian_prod(*[torch.arange(4)] * 4)  # all that an inline law can draw
+    log_p, log_q = first.log_prob(rows), second.log_prob(rows)
+    exact = (log_p.exp() * (log_p - log_q)).sum()
+    estimate = first.estimate("kl_divergence", other=second, samples=20_000)
+    assert abs(float(estimate.value - exact)) < 5 * float(estimate.error)
+    assert kl_divergence(first, second).isfinite()
+
+
+def test_a_divergence_that_is_not_exact_says_how_to_estimate_it():
+    law = fr.PlackettLuce(torch.randn(14))
+    with pytest.raises(NotImplementedError, match="estimate\\('kl_divergence', other=q\\)"):
+        kl_divergence(law, fr.Uniform(14))
+    thurstone = fr.Thurstone(torch.zeros(9, dtype=torch.float64), torch.eye(9, dtype=torch.float64))
+    assert abs(float(kl_divergence(thurstone, fr.Uniform(9)))) < 0.05
+    assert thurstone.effective_sample_size is None
