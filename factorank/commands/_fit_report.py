@@ -144,9 +144,16 @@ def _consensus(facts: dict[str, Any]) -> str:
             columns["95%"] = [_range(intervals[item] if values[item] is not None else None) for item in order]
     text = table(list(columns), list(zip(*columns.values(), strict=True)), "rl")
     if many:
-        return text + (f"\n\n  {NOTES[name]}" if name in NOTES else "")
+        note = f"\n\n  {NOTES[name]}" if name in NOTES else ""
+        return text + note + (_reference(part["reference"], items) if part["reference"] else "")
     shown = f" ({_range(intervals[0])})" if intervals else ""
     return text + (f"\n\n  {name} {_number(values[0])}{shown}" if name else "")
+
+
+def _reference(order: list[int], items: list[str]) -> str:
+    """The order in which a RIM inserts the items."""
+    listed = "reference: " + ", ".join(shorten(items[item], 24) for item in order)
+    return "\n" + textwrap.fill(listed, 79, initial_indent="  ", subsequent_indent="    ")
 
 
 NOTES = {

@@ -81,6 +81,7 @@ def _component(
     name, values = parameters(law)
     part: dict[str, Any] = {
         "consensus": law.mode.tolist(),
+        "reference": law.reference.tolist() if isinstance(law, laws.RIM) else None,
         "mean_places": (marginals @ torch.arange(1, law.n + 1, dtype=marginals.dtype)).tolist(),
         "marginals": marginals.tolist(),
         "place_intervals": None,

@@ -40,13 +40,13 @@ def empty_components(weights: np.ndarray) -> list[str]:
 
 def cluster_voters(
     distances_to: Callable[[int], np.ndarray], weights: np.ndarray, k: int, generator: torch.Generator | None
-) -> np.ndarray:
-    """Assign every voter to the nearest of k of them, ``(voters,)``, which are chosen as k-means++ does.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Assign every voter to the nearest of k of them, which are chosen as k-means++ does.
 
-    ``distances_to(v)`` is the distance of all voters to voter v. The first centre is drawn by weight. For
-    each further one a few candidates are drawn in proportion to weight times squared distance to the nearest
-    centre, and the one that leaves the least of it is taken (Arthur and Vassilvitskii, 2007, with greedy
-    choice).
+    The result is the number of that one, and the distance to it, ``(voters,)`` each. ``distances_to(v)`` is
+    the distance of all voters to voter v. The first centre is drawn by weight. For each further one a few
+    candidates are drawn in proportion to weight times squared distance to the nearest centre, and the one
+    that leaves the least of it is taken (Arthur and Vassilvitskii, 2007, with greedy choice).
     """
     weights = weights / weights.sum()
     nearest = np.full(len(weights), np.inf)
@@ -63,7 +63,7 @@ def cluster_voters(
         distance = min(distances, key=lambda each: float(weights @ np.minimum(nearest, each) ** 2))
         closer = distance < nearest
         label[closer], nearest = name, np.minimum(nearest, distance)
-    return label
+    return label, nearest
 
 
 def rounds(count: int, progress: bool, what: str) -> Iterator[int]:

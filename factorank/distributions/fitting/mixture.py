@@ -2,7 +2,9 @@
 
 A centre is an order, so EM stops at many places that are not the maximum. Three things help against that.
 Beliefs are tempered at first, so that voters are not given to a component too early (deterministic annealing,
-Ueda and Nakano, 1998). Only the best of many short runs go on. At the end components are split and merged."""
+Ueda and Nakano, 1998); every third start has small groups beside a large one instead. Only the best of many
+short runs go on. At the end components are split and merged.
+"""
 
 import math
 import warnings as python_warnings
@@ -30,6 +32,8 @@ SHORT = 6
 """Iterations of the short runs, of which one in ten, and at least three, are taken to the end."""
 TEMPERED = (0.6, 0.68, 0.76, 0.84, 0.92)
 """Powers of the likelihood in the first iterations from a new start, before the short run."""
+CORE = 0.25
+"""The share of a cluster that is its core."""
 PROMISING = 0.01
 """Nats a ranking that a short run may lie below the best run and still be taken to the end."""
 
@@ -106,10 +110,13 @@ class _Start:
 def _from_many(family: Family, data: Data, settings: EMSettings) -> list[_Run]:
     """Short runs from all starts; the best of them go on to the end."""
     short = replace(settings, max_iterations=min(SHORT, settings.max_iterations))
-    runs = [
-        _run(family, data, short, _tempered(family, data, _begin(family, data, settings, None)))
-        for _ in rounds(settings.restarts, settings.progress, "starts")
-    ]
+    runs = []
+    for number in rounds(settings.restarts, settings.progress, "starts"):
+        if number % 3 == 2:  # a small group beside a large one would not outlast the tempering
+            start = _begin(family, data, settings, None, cores=True)
+        else:
+            start = _tempered(family, data, _begin(family, data, settings, None))
+        runs.append(_run(family, data, short, start))
     runs.sort(key=lambda run: -run.history[-1])
     kept = runs[: max(3, math.ceil(settings.restarts / 10))]
     if settings.max_iterations <= SHORT:
@@ -123,25 +130,40 @@ def _from_many(family: Family, data: Data, settings: EMSettings) -> list[_Run]:
     return ends
 
 
-def _begin(family: Family, data: Data, settings: EMSettings, start: Start | None) -> _Start:
-    """Where EM begins: at laws that are given, or at clusters of voters."""
+def _begin(
+    family: Family, data: Data, settings: EMSettings, start: Start | None, *, cores: bool = False
+) -> _Start:
+    """Where EM begins: at laws that are given, at clusters of voters, or at the cores of such clusters."""
     k = settings.components
     if start is not None:
         joint = data.joint(family, *start)
         return _Start(np.exp(joint - data.evidence(joint)[data.owners, None]), start[1])
     label = np.zeros(len(data.weights), dtype=np.int64)
     if k > 1:
-        label = cluster_voters(data.voters.disagreement_shares, data.weights, k, settings.generator)
-    return _from_labels(family, data, label, k)
+        label, distance = cluster_voters(data.voters.disagreement_shares, data.weights, k, settings.generator)
+        if cores:
+            label = _cores(label, distance, data.weights)
+    return _from_labels(family, data, label, k, sure=0.99 if cores else 0.9)
 
 
-def _from_labels(family: Family, data: Data, label: np.ndarray, k: int) -> _Start:
+def _cores(label: np.ndarray, distance: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """All clusters but the largest keep the voters closest to their centre; the others join the largest."""
+    masses = np.bincount(label, weights)
+    largest, kept = int(masses.argmax()), label.copy()
+    for name in set(range(len(masses))) - {largest}:
+        rows = np.flatnonzero(label == name)
+        if len(rows):
+            rows = rows[np.argsort(distance[rows], kind="stable")]
+            before = np.cumsum(weights[rows]) - weights[rows]
+            kept[rows[before >= CORE * masses[name]]] = largest
+    return kept
+
+
+def _from_labels(family: Family, data: Data, label: np.ndarray, k: int, sure: float) -> _Start:
     """Not quite hard, so that no component starts as a point mass and none without votes."""
-    soft = (
-        np.where(label[:, None] == np.arange(k), 0.9, 0.1 / max(k - 1, 1))
-        if k > 1
-        else np.ones((len(label), 1))
-    )
+    soft = np.ones((len(label), 1))
+    if k > 1:
+        soft = np.where(label[:, None] == np.arange(k), sure, (1 - sure) / (k - 1))
     if data.alone:
         return _Start(soft, [None] * k)
     # The orders that agree with a voter have no probabilities before there is a law.
@@ -238,7 +260,7 @@ def _split(data: Data, settings: EMSettings, run: _Run, into: int, gone: int, sp
     weights = np.bincount(data.owners, data.weights[data.owners] * run.belief[:, split], len(data.weights))
     if not weights.sum() > 0:
         return None
-    label = cluster_voters(data.voters.disagreement_shares, weights, 2, settings.generator)
+    label, _ = cluster_voters(data.voters.disagreement_shares, weights, 2, settings.generator)
     share = np.where(label[data.owners] == 0, 0.9, 0.1)
     belief = run.belief.copy()
     belief[:, into] += belief[:, gone]
