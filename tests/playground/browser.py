@@ -20,6 +20,8 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+SAME_DRAWS = "{ let x = 1; Math.random = () => (x = (x * 48271) % 2147483647) / 2147483647; }"
+"""Scrambles and draws are the same in every run."""
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
@@ -72,6 +74,7 @@ def served(folder: Path) -> Iterator[str]:
 def visiting(browser: Any, address: str, **options: Any) -> Iterator[Visit]:
     window = {"viewport": {"width": 1280, "height": 1000}} | options
     context = browser.new_context(reduced_motion="reduce", **window)
+    context.add_init_script(SAME_DRAWS)
     visit = Visit(context.new_page(), address)
     visit.page.set_default_timeout(120_000)
     visit.page.on(
