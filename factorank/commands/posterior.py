@@ -83,18 +83,9 @@ class Posterior(RankingsFile):
             rankings, unranked=self.unranked, penalty=self.penalty, draws=self.draws, generator=generator
         )
         means, best, ends = posterior.mean, posterior.p_best(), posterior.intervals()
-        rows = [
-            [
-                shorten(rankings.items[item], 30),
-                f"{means[item]:.3f}",
-                f"{ends[item][0]:.3f} – {ends[item][1]:.3f}",
-                f"{best[item]:.3f}",
-            ]
-            for item in means.argsort(descending=True).tolist()
-        ]
-        print(table(["item", "logit", "95%", "P(best)"], rows, "lrrr"))
+        print(posterior)
         print(
-            f"\n  {counted(self.draws, 'draw')} from the normal law at the mode,"
+            f"\n{counted(self.draws, 'draw')} from the normal law at the mode,"
             f" worth {posterior.effective:,.0f} of the posterior"
         )
         facts: dict[str, Any] = {"penalty": self.penalty, "effective": posterior.effective}

@@ -16,6 +16,7 @@ from factorank.distributions.fitting.partial_likelihood import pair_probabilitie
 from factorank.errors import DistributionError
 from factorank.permutations import inverse
 from factorank.votes.pairs import pairwise
+from factorank.votes.tables import aligned
 
 SAMPLES = 20_000
 """Draws that estimate what has no formula."""
@@ -83,6 +84,16 @@ class Goodness:
             if a < b
         ]
 
+    def __str__(self) -> str:
+        shares = zip(self.items, self.first_expected.tolist(), self.first_observed.tolist(), strict=True)
+        first = [["first places", "expected", "observed"]]
+        first += [[item, f"{expected:.3f}", f"{observed:.3f}"] for item, expected, observed in shares]
+        pairs = [["pairs missed most", "expected", "observed", "standard errors"]]
+        for a, b, expected, observed, score in self.residual_pairs():
+            pairs.append([f"{a} above {b}", f"{expected:.3f}", f"{observed:.3f}", f"{score:+.1f}"])
+        test = f"chi-square {self.chi_square:.1f}, p = {self.p_value:.2g}, {self.voters:g} voters"
+        return "\n\n".join([f"{aligned(first)}\n{test}"] * (self.voters > 0) + [aligned(pairs)])
+
     def facts(self) -> dict[str, object]:
         """All of it as JSON can hold it."""
         names = ("first_expected", "first_observed", "pairs_expected", "pairs_observed", "places_expected")
@@ -103,8 +114,17 @@ def goodness(
 
     >>> votes = Rankings(["a", "b", "c"], torch.tensor([[0, 1, 2], [1, 0, 2]]), torch.tensor([60, 40]))
     >>> fit = goodness(laws.Mallows.fit(votes), votes)
-    >>> fit.first_observed, fit.residual_pairs(1)[0][:2]
-    (tensor([0.6000, 0.4000, 0.0000], dtype=torch.float64), ('a', 'b'))
+    >>> print(fit)
+    first places  expected  observed
+    a                0.803     0.600
+    b                0.164     0.400
+    c                0.033     0.000
+    chi-square 42.5, p = 5.8e-10, 100 voters
+    <BLANKLINE>
+    pairs missed most  expected  observed  standard errors
+    a above b             0.831     0.600             -6.1
+    b above c             0.831     1.000             +4.5
+    a above c             0.939     1.000             +2.6
     """
     n, weights = rankings.n, rankings.weights
     places = expected_places(law, generator)

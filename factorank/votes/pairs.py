@@ -1,5 +1,6 @@
 """Who beats whom: the pairwise matrix, the Condorcet winner, and methods of consensus side by side."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from factorank.distributions import Consensus, consensus
 from factorank.distributions.fitting.ballots import read_ballots
 from factorank.distributions.fitting.checks import Unranked
 from factorank.distributions.fitting.voting_rules import METHODS
+from factorank.votes.tables import aligned
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,14 @@ class Pairwise:
     items: tuple[str, ...]
     wins: Tensor
     """``[a, b]``: voters who put a above b, float64."""
+
+    def __str__(self) -> str:
+        """The share of those who compare two items that put the row above the column, in percent."""
+        shares = 100 * self.wins / (self.wins + self.wins.T)
+        rows = [["", *self.items]]
+        for item, values in zip(self.items, shares.tolist(), strict=True):
+            rows.append([item, *("" if math.isnan(value) else f"{value:.0f}" for value in values)])
+        return aligned(rows)
 
     @property
     def condorcet_winner(self) -> str | None:
@@ -39,6 +49,10 @@ def pairwise(rankings: Rankings, unranked: Unranked | None = None) -> Pairwise:
     """The pairwise matrix of votes, with ties and items left out as they are.
 
     >>> table = pairwise(Rankings(["a", "b"], torch.tensor([[0, 1], [1, 0]]), torch.tensor([60, 40])))
+    >>> print(table)
+        a   b
+    a      60
+    b  40
     >>> table.wins[0, 1], table.condorcet_winner
     (tensor(60., dtype=torch.float64), 'a')
     """

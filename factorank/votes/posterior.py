@@ -24,6 +24,7 @@ from factorank.distributions.fitting.choices import choices_of, curvature, tied_
 from factorank.distributions.fitting.dispersion import log_normaliser
 from factorank.distributions.fitting.kemeny import pairwise_counts
 from factorank.errors import FactorankError
+from factorank.votes.tables import aligned
 
 LARGEST = 20
 """The largest number of items whose orders are summed over: 2^20 sets, a second for each dispersion."""
@@ -223,6 +224,15 @@ class PlackettLucePosterior:
         """The probability that each item has the largest logit ``(n,)``."""
         best = torch.nn.functional.one_hot(self.logits.argmax(1), self.logits.shape[1]).double()
         return self.weights @ best
+
+    def __str__(self) -> str:
+        means, best, ends = self.mean, self.p_best(), self.intervals()
+        rows = [["item", "logit", "95%", "P(best)"]]
+        for item in means.argsort(descending=True).tolist():
+            low, high = ends[item]
+            shown = [f"{means[item]:.3f}", f"{low:.3f} – {high:.3f}", f"{best[item]:.3f}"]
+            rows.append([self.items[item], *shown])
+        return aligned(rows)
 
 
 def plackett_luce_posterior(

@@ -90,7 +90,7 @@ class FitReport:
         For φ of a Mallows law it is exact up to simulation where there are few voters who rank all items, and
         of the profile likelihood elsewhere: see :mod:`factorank.distributions.fitting.intervals`. For other
         parameters it is the value and its standard errors to both sides (Wald's). It is NaN where there is
-        no standard error.
+        no standard error. Mixtures have none: :func:`factorank.votes.bootstrap` refits them.
 
         >>> import factorank as fr, torch
         >>> generator = torch.Generator().manual_seed(0)
@@ -109,7 +109,8 @@ class FitReport:
         estimate = "" if self.standard_error is None else f" ± {self.standard_error:.3f}, estimated"
         count = f"{self.iterations} iteration{'s' * (self.iterations != 1)}"
         rounds = f", after {count}" if self.iterations else ""
-        order = "" if self.exact is None else ", and a reference order that AIC and BIC do not count"
+        orders = "reference orders" if self.family.startswith("mixture") else "a reference order"
+        order = "" if self.exact is None else f", and {orders} that AIC and BIC do not count"
         each = "comparison" if self.parameter == "score" else "ranking"
         lines = [
             f"{self.family} fitted to {self.rankings:.12g} {each}s",
