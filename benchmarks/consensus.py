@@ -50,10 +50,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.lolib:
         where = provenance(f"factorank bench consensus --lolib DIR --each {options.each}")
         rows += [large(options.lolib, n, options.each) | where for n in SIZES]
-        for row in rows:
-            print(
-                " ".join(f"{key} {row[key]:.3g}" for key in ("n", "gap", "largest_gap", "before", "seconds"))
-            )
         show(["n", "instances", "gap", "before", "seconds"], [_cells(row) for row in rows])
     if options.preflib:
         where = provenance(f"factorank bench consensus --preflib DIR/datasets --items {options.items}")

@@ -10,7 +10,7 @@ from factorank.errors import PermutationError
 
 SEED = 88172645463325252
 """Of the search, which is the same every time."""
-SECOND = 2.4e9
+SECOND = 2e9
 """The steps of the search in a little less than a second of one core; a round takes n² + 240 n."""
 PROVEN_UP_TO = 64
 """The largest group of items of which the best orders are enumerated: a set is a word of 64 bits."""
@@ -166,7 +166,7 @@ def _stages(n: int, effort: float) -> list[_Stage]:
     Up to :data:`ALWAYS_PROVEN` items all sets are looked at if need be.
     """
     rounds = min(10 * n * n, int(effort * SECOND / (n * n + 240 * n)))
-    iterations = min(2000, int(effort * 1.2e8 / n**3)) if n > 12 else 0
+    iterations = min(2000, int(effort * 8e7 / n**3)) if n > 12 else 0
     sets = min(max(int(effort * 4e9 / n**3), 1 << ALWAYS_PROVEN), 1 << n)
     quick = _Stage(min(20 * n, rounds), min(200, iterations), min(sets, 1 << 13))
     whole = _Stage(rounds, iterations, sets)
