@@ -132,12 +132,22 @@ def text(facts: dict[str, Any], top: int) -> str:
     )
     if shown < len(columns["item"]):
         lines.append(f"  and {len(columns['item']) - shown} more; --top shows them")
-    apart = sum(columns["tier"][i] != columns["tier"][i + 1] for i in range(len(columns["item"]) - 1))
+    n, tiers = len(columns["item"]), counted(max(columns["tier"]), "tier")
     lines += [
         "",
         f"rank: {level} sure, each item by itself; rank, all: {level} sure of all ranks together.",
-        f"A tier begins where an item is certainly below the first of the tier before: {apart + 1} tiers.",
+        f"A tier begins where an item is certainly below the first of the tier before: {tiers}.",
     ]
+    if "more_battles" in columns:
+        certain = columns["more_battles"].count(0)
+        lines.append(f"Of {counted(n - 1, 'pair')} of neighbours {certain} are certainly in this order.")
+        doubts = [(more, i) for i, more in enumerate(columns["more_battles"][:shown]) if more]
+        if doubts:
+            more, i = min(doubts)
+            pair = " and ".join(shorten(columns["item"][k], 32) for k in (i, i + 1))
+            lines.append(
+                f"Nearest to a decision: {pair}, after some {counted(more, 'more battle')} of the two."
+            )
     return "\n".join(lines + [f"warning: {entry}" for entry in facts["warnings"]])
 
 

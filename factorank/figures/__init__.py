@@ -6,6 +6,7 @@ from factorank.figures.cyclic import curve_figure, cyclic_figure
 from factorank.figures.drawing import AnyPath
 from factorank.figures.jigsaw import jigsaw_figure
 from factorank.figures.laws import laws_figure
+from factorank.figures.leaderboard import coverage_figure
 from factorank.figures.photograph_failures import failures_figure
 from factorank.figures.photographs import photographs_figure
 from factorank.figures.puzzles import solution_picture, steps_animation
@@ -34,6 +35,7 @@ FIGURES = {
     "photograph-failures": failures_figure,
     "photographs": photographs_figure,
     "laws": laws_figure,
+    "leaderboard": coverage_figure,
     "rerank": rerank_figure,
     "rerank-calibration": calibration_figure,
     "sort": sort_figure,

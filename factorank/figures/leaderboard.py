@@ -1,8 +1,20 @@
-"""The figure of a leaderboard: scores with intervals, the ranks they allow, and who is above whom."""
+"""Leaderboards: scores with intervals, the ranks they allow, who is above whom; and how far to trust them."""
 
 from typing import Any
 
-from factorank.figures.drawing import AnyPath, panels, save
+from factorank.errors import FactorankError
+from factorank.figures.drawing import (
+    BLUE,
+    GREEN,
+    PURPLE,
+    SKY,
+    VERMILION,
+    AnyPath,
+    legend_below,
+    panels,
+    save,
+)
+from factorank.files import read_json_lines
 
 TIERS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Colours of neighbouring tiers that are told apart by people who are colour-blind as well."""
@@ -42,8 +54,62 @@ def leaderboard_figure(facts: dict[str, Any], path: AnyPath) -> None:
     image = heat.imshow(above, cmap="RdBu", vmin=0, vmax=1)
     heat.set_xticks([])
     heat.set_yticks([])
-    heat.set_xlabel("probability that the row is above the column")
+    heat.set_xlabel("probability that the row is above the column, items in the same order")
     figure.colorbar(image, ax=heat, shrink=0.6)
     shown = f", the best {n} of {total}" if n < total else ""
     figure.suptitle(f"{facts['file']}: {facts['about']}{shown}; colours are tiers", fontsize=10)
+    save(figure, path)
+
+
+METHODS = {
+    "normal": ("step-down (normal)", BLUE, "o"),
+    "one-step bootstrap": ("step-down (one-step bootstrap)", SKY, "s"),
+    "bootstrap": ("step-down (refits)", GREEN, "D"),
+    "bonferroni": ("Bonferroni", PURPLE, "^"),
+    "naive": ("naive: ends of intervals", VERMILION, "v"),
+}
+"""Name, colour and marker of each way to simultaneous sets of ranks."""
+
+
+def coverage_figure(results: AnyPath, path: AnyPath) -> None:
+    """How often all ranks are in their sets, and how wide these are, in simulated tournaments."""
+    rows = [row for row in read_json_lines(results) if row["what"] == "coverage"]
+    if not rows:
+        raise FactorankError(
+            f"{results}: there are no rows of coverage; factorank coverage ranks writes them"
+        )
+    settings = list(dict.fromkeys((row["n"], row["graph"], row["scores"]) for row in rows))
+    figure, axes = panels(1, 3, 14, 2.0 + 0.36 * len(settings), sharey=True)
+    intervals, held, width = axes[0]
+    for place, setting in enumerate(settings):
+        here = {row["method"]: row for row in rows if (row["n"], row["graph"], row["scores"]) == setting}
+        narrow = here["normal"]["simultaneous_width"]
+        for index, (method, row) in enumerate(here.items()):
+            _, colour, marker = METHODS[method]
+            y = place + 0.13 * (index - 2)
+            style = {"color": colour, "marker": marker, "linestyle": "none", "markersize": 5}
+            if method in ("normal", "one-step bootstrap", "bootstrap"):
+                intervals.plot(100 * row["interval_coverage"], y, **style)
+            share, error = 100 * row["simultaneous_coverage"], 100 * row["simultaneous_se"]
+            held.errorbar(share, y, xerr=2 * error, linewidth=1, **style)
+            width.plot(row["simultaneous_width"] / narrow, y, **style)
+    intervals.axvspan(93, 97, color="0.92")
+    intervals.axvline(95, color="0.5", linewidth=0.8)
+    held.axvline(95, color="0.5", linewidth=0.8)
+    width.axvline(1, color="0.5", linewidth=0.8)
+    intervals.set_yticks(
+        range(len(settings)), [f"{n} items, {graph}, {scores}" for n, graph, scores in settings]
+    )
+    intervals.set_ylim(len(settings) - 0.4, -0.6)
+    held.set_xlim(right=100.8)
+    intervals.set_title("95% intervals that hold the score, %", fontsize=10)
+    held.set_title("tournaments whose ranks are all\nin their sets, % (± 2 standard errors)", fontsize=10)
+    width.set_title("mean number of ranks in a set,\nas a share of step-down's", fontsize=10)
+    for axis in axes[0]:
+        axis.grid(axis="x", alpha=0.3)
+    there = [method for method in METHODS if any(row["method"] == method for row in rows)]
+    handles = [
+        intervals.plot([], [], color=METHODS[m][1], marker=METHODS[m][2], linestyle="none")[0] for m in there
+    ]
+    legend_below(figure, len(there), handles, [METHODS[method][0] for method in there])
     save(figure, path)

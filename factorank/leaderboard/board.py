@@ -2,6 +2,7 @@
 
 import warnings
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -187,18 +188,26 @@ class Leaderboard:
         edges = certain_edges(self.simultaneous_rank_sets.above)
         return [(self.items[a], self.items[b]) for a, b in edges]
 
-    def battles_to_separate(self, better: str, worse: str) -> int:
-        """How many further battles of two items against each other would separate them, as they stand."""
+    def battles_to_separate(self, better: str, worse: str) -> int | None:
+        """How many further battles of two items against each other would put them into different tiers, if
+        their scores stay as they are: 0 if it is certain already who is above, None if the scores are equal.
+        """
         if self.comparisons is None:
             raise FitError("this leaderboard was made from scores: there are no battles to add")
-        a, b = (self._number(name) for name in (better, worse))
-        difference = float(self.scores[a] - self.scores[b])
+        return self._to_separate(*(self._number(name) for name in (better, worse)))
+
+    def _to_separate(self, a: int, b: int) -> int | None:
+        assert self.comparisons is not None
+        assert self.simultaneous_rank_sets.critical is not None
+        above, difference = self.simultaneous_rank_sets.above, float(self.scores[a] - self.scores[b])
+        if difference == 0 or bool(above[a, b] | above[b, a]):
+            return None if difference == 0 else 0
         c = self.covariance
         variance = float(c[a, a] + c[b, b] - 2 * c[a, b])
         link, tie = self.comparisons.link, self.comparisons.tie([a, b])
         at = link.derivatives(self.scores[a] - self.scores[b], tie)
         information = float((at.log.exp() * at.d.square())[: 3 if link.tie_parameter else 2].sum())
-        return battles_to_separate(difference, variance, information, self.level)
+        return battles_to_separate(difference, variance, information, self.simultaneous_rank_sets.critical)
 
     @cached_property
     def table(self) -> dict[str, list[Any]]:
@@ -207,7 +216,8 @@ class Leaderboard:
         ``item``; ``score`` with the interval ``low`` to ``high``; the confidence set of the rank, by itself
         (``rank_low``, ``rank_high``) and together with all others (``rank_low_simultaneous``,
         ``rank_high_simultaneous``), counted from 1; the probability ``p_best`` of being the best; ``tier``;
-        ``expected_rank``; from battles also how many ``battles`` the item took part in.
+        ``expected_rank``; from battles also how many ``battles`` the item took part in, and how many
+        ``more_battles`` against the next item would separate the two (None for the last).
         """
         order, scores = self.order, self.scores
         z = float(torch.special.ndtri(torch.tensor((1 + self.level) / 2, dtype=torch.float64)))
@@ -228,7 +238,10 @@ class Leaderboard:
         if self.comparisons is not None:
             columns["battles"] = self.comparisons.checked_fit().battles_of_items()
         result: dict[str, list[Any]] = {"item": [self.items[item] for item in order.tolist()]}
-        return result | {name: column[order].tolist() for name, column in columns.items()}
+        result |= {name: column[order].tolist() for name, column in columns.items()}
+        if self.comparisons is not None:
+            result["more_battles"] = [self._to_separate(a, b) for a, b in pairwise(order.tolist())] + [None]
+        return result
 
     def _number(self, name: str) -> int:
         if name not in self.items:

@@ -25,6 +25,8 @@ class RankSets:
     high: Tensor
     above: Tensor
     """Bool ``(n, n)``: whether item a is certainly above item b."""
+    critical: float | None = None
+    """Of simultaneous sets: the standard errors that a difference takes to be certain, in the last round."""
 
 
 def marginal_rank_sets(scores: Tensor, errors: Tensor, level: float) -> RankSets:
@@ -58,9 +60,10 @@ def simultaneous_rank_sets(scores: Tensor, errors: Tensor, level: float) -> Rank
     above = torch.zeros_like(active)
     while True:
         largest = _largest_errors(errors, spread, active & ~above).amax(1, keepdim=True)
-        more = above | (active & (t > _quantile(largest, level)))
+        critical = _quantile(largest, level)
+        more = above | (active & (t > critical))
         if torch.equal(more, above):
-            return RankSets(1 + above.sum(0), n - above.sum(1), above)
+            return RankSets(1 + above.sum(0), n - above.sum(1), above, float(critical))
         above = more
 
 
@@ -107,17 +110,17 @@ def certain_edges(above: Tensor) -> list[tuple[int, int]]:
     return [(a, b) for a, b in (above & ~through).nonzero().tolist()]
 
 
-def battles_to_separate(difference: float, variance: float, information: float, level: float) -> int:
+def battles_to_separate(difference: float, variance: float, information: float, critical: float) -> int:
     """How many further comparisons of two items with each other would separate them.
 
     ``difference`` and ``variance`` are those of their scores now, ``information`` what one comparison of the
-    two adds to the precision of the difference. As many as bring a two-sided test at the level to its edge
-    if the difference stays as it is; 0 if it is there already.
+    two adds to the precision of the difference. As many as make the difference, if it stays as it is,
+    ``critical`` standard errors; 0 if it is so large already.
+
+    >>> battles_to_separate(0.1, 0.04, 0.25, critical=2.0)
+    1500
     """
-    if difference == 0:
-        raise ValueError("two equal scores are never separated")
-    z = float(torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64)))
-    missing = (z / difference) ** 2 - 1 / variance
+    missing = (critical / difference) ** 2 - 1 / variance
     return max(0, math.ceil(missing / information))
 
 

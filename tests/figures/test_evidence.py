@@ -66,3 +66,28 @@ def test_laws(tmp_path, monkeypatch):
     solved, lead = drawn("laws", rows, tmp_path, monkeypatch).axes
     assert {text.get_text() for text in solved.texts} == {"Lehmer", "Lehmer, marginals", "Gumbel-Sinkhorn"}
     assert lead.lines[0].get_ydata().tolist() == [pytest.approx(10), pytest.approx(-5)]
+
+
+def test_coverage_of_ranks(tmp_path, monkeypatch):
+    rows = [
+        {"what": "coverage", "method": method, "n": n, "graph": "dense", "scores": "spread"}
+        | {"interval_coverage": 0.95, "simultaneous_coverage": held, "simultaneous_se": 0.01}
+        | {"simultaneous_width": width}
+        for n in (10, 50)
+        for method, held, width in (("normal", 0.97, 4.0), ("bonferroni", 0.98, 5.0), ("naive", 0.6, 3.0))
+    ]
+    figure = drawn("leaderboard", [*rows, {"what": "fit"}], tmp_path, monkeypatch)
+    intervals, held, width = figure.axes
+    assert [label.get_text() for label in intervals.get_yticklabels()] == [
+        "10 items, dense, spread",
+        "50 items, dense, spread",
+    ]
+    shares = {float(line.get_xdata()[0]) for line in held.lines if len(line.get_xdata()) == 1}
+    assert shares == {97.0, 98.0, 60.0}
+    assert {float(line.get_xdata()[0]) for line in width.lines if len(line.get_xdata()) == 1} == {
+        1,
+        1.25,
+        0.75,
+    }
+    with pytest.raises(fr.FactorankError, match="no rows of coverage"):
+        drawn("leaderboard", [{"what": "fit"}], tmp_path, monkeypatch)

@@ -95,6 +95,22 @@ def test_battles_that_would_separate_do(board):
     more = board.battles_to_separate(best, second)
     assert more > 0
     assert board.battles_to_separate(best, "charlie") == 0
+    assert board.battles_to_separate(second, best) == more
+    assert board.table["more_battles"] == [more, 0, 0, None]
+    # The two items need so many battles that the difference comes to the critical value.
+    a, b = (board.items.index(name) for name in (best, second))
+    covariance = board.covariance
+    variance = float(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])
+    lead, critical = float(board.scores[a] - board.scores[b]), board.simultaneous_rank_sets.critical
+    assert critical > 1.96
+    law = board.comparisons.log_probs([a, b]).exp()
+    slope = torch.autograd.functional.jacobian(
+        lambda d: fr.Davidson(torch.stack([d, torch.zeros_like(d)]), board.comparisons.nu).log_probs([0, 1]),
+        torch.tensor(lead, dtype=torch.float64),
+    )
+    information = float((law * slope**2).sum())
+    assert lead * (1 / variance + more * information) ** 0.5 >= critical
+    assert lead * (1 / variance + (more - 1) * information) ** 0.5 < critical
     assert ("bravo", "charlie") in board.certain()
     with pytest.raises(ValueError, match="there is no item 'zulu'"):
         board.battles_to_separate("zulu", best)

@@ -103,8 +103,8 @@ def test_tiers_edges_and_one_item():
 
 
 def test_battles_that_would_separate():
-    more = battles_to_separate(0.2, 0.04, 0.25, 0.95)
+    more = battles_to_separate(0.2, 0.04, 0.25, 1.96)
     precision = 1 / 0.04 + 0.25 * more
-    assert 0.2 * precision**0.5 >= 1.9599
-    assert 0.2 * (precision - 0.25) ** 0.5 < 1.9600
-    assert battles_to_separate(1.0, 0.01, 0.25, 0.95) == 0
+    assert 0.2 * precision**0.5 >= 1.96
+    assert 0.2 * (precision - 0.25) ** 0.5 < 1.96
+    assert battles_to_separate(1.0, 0.01, 0.25, 1.96) == 0
