@@ -18,6 +18,8 @@ class Coverage:
     """phi: simulated elections. ranks: simulated tournaments."""
     elections: int = 200
     """Simulated elections, or tournaments, for each setting; of 130 items a fifth of them."""
+    scores: Literal["all", "spread", "near ties", "tied"] = "all"
+    """The true scores of tournaments."""
     seed: int = 0
     """Decides them."""
     out: Path = Path("runs/coverage")
@@ -28,6 +30,7 @@ class Coverage:
 
         check_least("elections", self.elections)
         command = f"factorank coverage {self.of} --elections {self.elections} --seed {self.seed}"
+        command += "" if self.scores == "all" else f" --scores '{self.scores}'"
         if self.of == "phi":
             self.phi(provenance(command))
         else:
@@ -58,7 +61,7 @@ class Coverage:
         from factorank.experiments import rank_coverage
         from factorank.experiments.record import write_results
 
-        settings = rank_coverage.TOURNAMENTS
+        settings = tuple(t for t in rank_coverage.TOURNAMENTS if self.scores in ("all", t.scores))
         groups = rank_coverage.measure(self.out, settings, self.elections, self.seed, about)
         rows = [row for group in tqdm(groups, total=len(settings), disable=None) for row in group]
         write_results(self.out / "coverage.jsonl", rows)

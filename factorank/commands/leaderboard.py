@@ -23,7 +23,7 @@ class Leaderboard:
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """Battles (model_a, model_b, winner; or winner, loser; or a square table of wins), scores (item, task,
-    score; or a column a task): CSV, parquet or JSON lines. Or PrefLib rankings."""
+    score; or a column a task): CSV, parquet, JSON or JSON lines. Or PrefLib rankings."""
     ties: Literal["davidson", "rao-kupper", "half"] = "davidson"
     """The law of ties; half counts a tie as half a win for each."""
     level: float = 0.95
@@ -83,12 +83,14 @@ class Leaderboard:
 
         columns = dict(board.table)
         if isinstance(data, ScoreTable):
-            about, unit = f"mean of {counted(len(data.tasks), 'task')}", "score"
+            about, unit = f"mean of {counted(len(data.tasks), 'task')}", "above the mean"
         else:
             assert board.comparisons is not None
             assert board.comparisons.report is not None
             family = board.comparisons.report.family
             about = f"{family}, {counted(round(sum(columns['battles']) / 2), 'battle')}"
+            if data.judges is not None:
+                about += f" of {counted(int(data.judges.max()) + 1, 'judge')}, errors by judges"
             unit = self.scale
             factor = ELO if self.scale == "elo" else 1.0
             for name in ("score", "low", "high"):

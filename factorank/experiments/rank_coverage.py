@@ -47,7 +47,7 @@ class Tournament:
     graph: str
     """ "dense": all pairs meet. "sparse": each item meets about four others."""
     scores: str
-    """ "spread": over three nats. "near ties": neighbours are 0.02 nats apart."""
+    """ "spread": over three nats. "near ties", "tied": neighbours are 0.02, 0.0001 nats apart."""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Tournament:
 
     def truth(self) -> Tensor:
         """The scores, best first, of mean zero."""
-        step = 3 / (self.n - 1) if self.scores == "spread" else 0.02
+        step = {"spread": 3 / (self.n - 1), "near ties": 0.02, "tied": 1e-4}[self.scores]
         scores = -step * torch.arange(self.n, dtype=torch.float64)
         return scores - scores.mean()
 
@@ -81,9 +81,9 @@ class Tournament:
 
 TOURNAMENTS = tuple(
     Tournament(n, graph, scores)
+    for scores in ("spread", "near ties", "tied")
     for n in (10, 50, 130)
     for graph in ("dense", "sparse")
-    for scores in ("spread", "near ties")
 )
 
 
@@ -95,7 +95,7 @@ def measure(
     Of 130 items there are a fifth of the repetitions. The sets of each rank by itself and the bootstrap with
     one step are measured in a fifth of them, whole refits in the first ones, of up to 50 items.
     """
-    for place, tournament in enumerate(tournaments):
+    for tournament in tournaments:
         many = repetitions // 5 if tournament.n > 100 else repetitions
         sums: list[dict[str, Any]] = []
         for chunk in range(0, many, CHUNK):
@@ -106,7 +106,7 @@ def measure(
                 "to": min(chunk + CHUNK, many),
             }
             if not measured_already(out / tournament.name, facts, name):
-                random = np.random.default_rng([seed, place, chunk])
+                random = np.random.default_rng([seed, tournament.n, *tournament.name.encode(), chunk])
                 more = chunk < many / 5
                 refits = chunk == 0 and tournament.n <= 50
                 rows = list(repeated(tournament, facts["to"] - chunk, random, more=more, refits=refits))

@@ -12,8 +12,8 @@ from factorank.leaderboard.columns import Place, columns_of, distinct, row_name
 from factorank.leaderboard.wide import checked_counts, is_wide, melted
 
 COLUMNS = {
-    "model_a": ("model_a", "a", "left", "player_a", "item_a", "first"),
-    "model_b": ("model_b", "b", "right", "player_b", "item_b", "second"),
+    "model_a": ("model_a", "a", "left", "player_a", "item_a", "team_a", "first", "home", "white"),
+    "model_b": ("model_b", "b", "right", "player_b", "item_b", "team_b", "second", "away", "black"),
     "winner": ("winner", "outcome", "result", "win"),
     "count": ("count", "weight", "counts", "n"),
     "judge": ("judge", "group", "voter", "user"),
@@ -21,8 +21,8 @@ COLUMNS = {
 """The names that columns go by, in any case; the first is the one that is asked for."""
 OPTIONAL = ("count", "judge")
 WORDS = {
-    FIRST: ("model_a", "a", "left", "first", "player_a", "item_a", "win", "1-0"),
-    SECOND: ("model_b", "b", "right", "second", "player_b", "item_b", "loss", "0-1"),
+    FIRST: (*COLUMNS["model_a"], "win", "1-0"),
+    SECOND: (*COLUMNS["model_b"], "loss", "0-1"),
     TIE: (
         "tie",
         "draw",

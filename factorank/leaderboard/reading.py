@@ -30,8 +30,8 @@ def read_board(path: str | os.PathLike[str]) -> BattleTable | ScoreTable:
     * ``item, task, score``; or one row an item (the first column) and one column a task.
     * A PrefLib file of rankings: each voter is a judge who has compared all pairs of items.
 
-    Tables are CSV (also with semicolons or tabs), parquet or JSON lines. A fault is an error that names the
-    file, the line and the column.
+    Tables are CSV (also with semicolons or tabs), parquet, JSON lines, or a JSON list of objects. A fault is
+    an error that names the file, the line and the column.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -62,8 +62,8 @@ def ranked_pairs(rankings: Rankings) -> BattleTable:
 
 def _frame(path: Path, suffix: str) -> tuple[Any, int]:
     """A polars frame, and the line of its first row, 0 where there are no lines."""
-    if suffix not in (*TEXT, *LINES, ".parquet"):
-        allowed = ", ".join((*TEXT, *LINES, ".parquet", *PREFLIB))
+    if suffix not in (*TEXT, *LINES, ".json", ".parquet"):
+        allowed = ", ".join((*TEXT, *LINES, ".json", ".parquet", *PREFLIB))
         raise RankingsError(f"{path}: a leaderboard reads files that end in {allowed}, not {suffix!r}")
     data = path.read_bytes()
     if not data.strip():
@@ -74,6 +74,8 @@ def _frame(path: Path, suffix: str) -> tuple[Any, int]:
             return polars.read_parquet(io.BytesIO(data)), 0
         if suffix in LINES:
             return polars.read_ndjson(io.BytesIO(data), infer_schema_length=None), 1
+        if suffix == ".json":
+            return polars.read_json(io.BytesIO(data), infer_schema_length=None), 0
         head = data.split(b"\n", 1)[0]
         separator = max(",;\t", key=lambda sign: head.count(sign.encode()))
         return polars.read_csv(io.BytesIO(data), separator=separator, infer_schema=False), 2
@@ -81,7 +83,8 @@ def _frame(path: Path, suffix: str) -> tuple[Any, int]:
 
 def _understood(columns: dict[str, Any], place: Place) -> BattleTable | ScoreTable:
     lower = {name.strip().lower(): name for name in columns}
-    if any(name in lower for name in COLUMNS["model_a"][:1] + COLUMNS["model_b"][:1]) or is_wide(columns):
+    there = [what for what, words in COLUMNS.items() if any(word in lower for word in words)]
+    if "model_a" in lower or "model_b" in lower or is_wide(columns) or there[:3] == list(COLUMNS)[:3]:
         return battle_table(columns, place)
     if "winner" in lower and "loser" in lower:
         rest = {name: column for key, name in lower.items() for column in [columns[name]] if key != "loser"}

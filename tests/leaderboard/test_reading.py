@@ -35,6 +35,11 @@ def test_every_kind_of_file_gives_the_same_board(frame, scores, tmp_path):
     frame.write_csv(tmp_path / "c.csv", separator=";")
     frame.write_parquet(tmp_path / "d.parquet")
     frame.write_ndjson(tmp_path / "e.jsonl")
+    frame.write_json(tmp_path / "g.json")
+    games = frame.rename({"model_a": "Home", "model_b": "Away", "winner": "Result"})
+    games.with_columns(polars.col("Result").replace({"model_a": "home", "model_b": "away"})).write_csv(
+        tmp_path / "h.csv"
+    )
     frame.group_by(frame.columns).len("count").write_csv(tmp_path / "f.csv")
     for path in sorted(tmp_path.iterdir()):
         np.testing.assert_allclose(fitted(path), scores, atol=1e-9)

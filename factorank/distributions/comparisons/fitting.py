@@ -267,7 +267,7 @@ def _check_maximum(battles: Battles, design: Design, names: Sequence[str] | None
     if design.by_item:
         edges = battles.beats()
         if battles.items > 1 and not strongly_connected(edges):
-            reasons, _, _ = explain(edges, names)
+            reasons, _, _ = explain(edges, names, parameter="scores", vote="battle")
             raise FitError("; ".join(reasons) + "; a penalty above 0 settles it", parameter="penalty")
     columns = design.dense
     if columns.shape[1] and int(torch.linalg.matrix_rank(columns)) < columns.shape[1]:

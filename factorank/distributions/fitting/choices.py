@@ -193,11 +193,12 @@ def improve(data: Choices, logits: np.ndarray, penalty: float, steps: int) -> np
 
 
 def explain(
-    edges: np.ndarray, names: Sequence[str] | None = None
+    edges: np.ndarray, names: Sequence[str] | None = None, *, parameter: str = "logits", vote: str = "ranking"
 ) -> tuple[list[str], list[np.ndarray], np.ndarray]:
     """Why there is no maximum, the groups that go apart, and the level, in nats, to which each item goes.
 
-    ``edges`` says who was ever placed above whom, bool ``(n, n)``. ``names`` are those of the items.
+    ``edges`` says who was ever placed above whom, bool ``(n, n)``. ``names`` are those of the items;
+    ``parameter`` and ``vote`` are what the parameters and the data are called.
     """
     parts = groups(edges)
     depth = np.zeros(len(parts), dtype=np.int64)
@@ -213,7 +214,7 @@ def explain(
     apart = groups(edges | edges.T)
     if len(apart) > 1:
         reasons.append(
-            "the logits are not determined: no ranking compares"
+            f"the {parameter} are not determined: no {vote} compares"
             f" {', or '.join(f'{_names(part, names)} with the rest' for part in apart[1:])}"
         )
     winners = [parts[k] for k in range(len(parts)) if between[k, k + 1 :].any() and not between[:k, k].any()]
@@ -222,7 +223,7 @@ def explain(
         reasons.append(
             "the likelihood has no maximum: nothing else is ever placed above"
             f" {'; '.join(_names(part, names) for part in winners)}, and nothing else below"
-            f" {'; '.join(_names(part, names) for part in losers)}, so their logits go apart for ever"
+            f" {'; '.join(_names(part, names) for part in losers)}, so their {parameter} go apart for ever"
         )
     return reasons, parts, level
 

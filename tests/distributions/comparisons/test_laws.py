@@ -190,7 +190,7 @@ def test_counts_are_as_good_as_rows():
     ("pairs", "outcomes", "message"),
     [
         ([[0, 1], [0, 1]], [0, 0], "nothing else is ever placed above item 0"),
-        ([[0, 1], [1, 0], [2, 3], [3, 2]], [0, 0, 0, 0], "no ranking compares items 2, 3 with the rest"),
+        ([[0, 1], [1, 0], [2, 3], [3, 2]], [0, 0, 0, 0], "no battle compares items 2, 3 with the rest"),
         ([[0, 0]], [0], "row 0 holds 0 twice"),
         ([[0, 1]], [3], "row 0 holds"),
         ([[0, 1]], [0.7], "row 0 holds"),
