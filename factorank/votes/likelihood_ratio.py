@@ -135,16 +135,21 @@ def _simulated(
     generator: torch.Generator | None,
 ) -> float:
     voters = round(smaller.report.rankings) if smaller.report else 0
-    if isinstance(larger, Mixture):
-        settings = replace(
-            settings, components=len(larger.components), family=family_of(larger.components[0])
-        )
     as_large = 1
     for _ in range(simulations):
         votes = Rankings.from_orders(smaller.sample((voters,), generator=generator)).distinct()
-        again = [_fitted(family_of(law), votes, settings, generator) for law in (smaller, larger)]
+        again = [_refitted(law, votes, settings, generator) for law in (smaller, larger)]
         as_large += _gain(again[0], again[1])[0] >= statistic - 1e-9
     return as_large / (simulations + 1)
+
+
+def _refitted(
+    law: PermutationDistribution, votes: Rankings, settings: FitSettings, generator: torch.Generator | None
+) -> PermutationDistribution:
+    """A law of the same family, and of as many components, fitted to other votes."""
+    if isinstance(law, Mixture):
+        settings = replace(settings, components=len(law.components), family=family_of(law.components[0]))
+    return _fitted(family_of(law), votes, settings, generator)
 
 
 def _fitted(

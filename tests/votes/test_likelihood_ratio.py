@@ -67,6 +67,10 @@ def test_components_of_a_mixture_are_tested_by_simulation():
     again = likelihood_ratio(one, two, simulations=4, settings=settings, generator=generator(1))
     assert again.statistic == test.statistic
     assert again.p_value == 0.2
+    three = fit_family("mixture", votes, FitSettings(components=3, restarts=3), generator(0))
+    more = likelihood_ratio(two, three, simulations=4, settings=settings, generator=generator(2))
+    assert more.more == 2
+    assert more.p_value > 0.2  # two groups made the votes
 
 
 def test_what_is_not_tested():
