@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from factorank.commands._options import options_for
+from factorank.commands._processes import first_process, say
 from factorank.commands._rerank_text import lead_text, training_line
 from factorank.commands._text import counted
 
@@ -87,7 +88,7 @@ class RerankFit:
         read = load_ratings(self.file, **columns, **options)  # type: ignore[arg-type]
         if read.repeated:
             out = counted(read.repeated, "row")
-            print(f"{self.file}: {out} left out: the user rates the item again later")
+            say(f"{self.file}: {out} left out: the user rates the item again later")
         earlier = None if self.start is None else load_users(self.start)
         for part in (earlier or {}).values():
             read = joined(part, read)
@@ -95,21 +96,22 @@ class RerankFit:
         ratings = read.filter(item_count=self.items, **least)
         counts = len(ratings), ratings.item_count, len(ratings.items)
         what = "items chosen" if ratings.implicit else "ratings"
-        print("{}: {:,} users, {:,} items, {:,} {}".format(ratings.source or self.file, *counts, what))
+        say("{}: {:,} users, {:,} items, {:,} {}".format(ratings.source or self.file, *counts, what))
         whole = with_unchosen(ratings, seed=self.seed)
         users = split_users(whole) if earlier is None else split_as(whole, earlier)
         setting = setting.fitted_to(users["train"])
         seconds = training_seconds(setting, users["train"], device)
         setting = chosen_setting(users["train"], users["validation"], setting)
         name = (self.preset or preset_for(device)) if start is None else None
-        print(training_line(name, setting, seconds, device), flush=True)
+        say(training_line(name, setting, seconds, device))
         ranker = learn(setting, users, self.out, start=start, max_seconds=self.max_seconds, progress="lines")
         result = ranker.result
         assert result is not None
         if result.stopped == "interrupted":
             print(f"stopped; the same command goes on from {self.out}", file=sys.stderr)
             return 130
-        print(result)
-        print(f"written to {self.out}; factorank rerank eval {self.out} measures it")
-        print(lead_text(leads_over_baselines(ranker, users)))
+        say(str(result))
+        say(f"written to {self.out}; factorank rerank eval {self.out} measures it")
+        if first_process():
+            print(lead_text(leads_over_baselines(ranker, users)))
         return 0

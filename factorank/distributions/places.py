@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import DistributionError
+from factorank.kernels.derivatives import is_transformed
 
 
 def code_places(code_name: str, probs: Tensor) -> Tensor:
@@ -32,6 +33,19 @@ def insertion_places(probs: Tensor) -> Tensor:
     """Insertion: an item moves back one place when a later one is inserted at or before its place."""
     if probs.requires_grad and torch.is_grad_enabled():
         return _insertion_steps(probs)[0]
+    loop = probs.device.type == "cpu" and probs.dtype in (torch.float32, torch.float64)
+    if loop and not is_transformed() and not torch.compiler.is_compiling():
+        from factorank.kernels.places import insertion_rows
+
+        values = probs.detach().reshape(-1, *probs.shape[-2:]).contiguous()
+        filled = torch.zeros_like(values)
+        insertion_rows(values.numpy(), filled.numpy())
+        return filled.clamp_(min=0.0).view(probs.shape)
+    return insertion_places_by_torch(probs)
+
+
+def insertion_places_by_torch(probs: Tensor) -> Tensor:
+    """The same, one item after the other, on any device."""
     places, at_or_before = torch.zeros_like(probs), probs.cumsum(-1)
     for k in range(probs.shape[-1]):
         moves = places[..., :k, :k] * at_or_before[..., k, None, :k]

@@ -30,7 +30,7 @@ from factorank.rerank.training import train_model
 from factorank.rerank.users import save_users
 from factorank.rerank.warm_start import continued_setting
 from factorank.training import TrainResult
-from factorank.training.processes import checked_device
+from factorank.training.processes import checked_device, is_first_process
 
 
 class Ranker:
@@ -131,7 +131,7 @@ class Ranker:
             implicit=ratings.implicit,
         )
         ranker.blend = choose_blend(ranker, held)
-        if out is not None:
+        if out is not None and is_first_process():
             ranker.save(out)
             save_users(out, {"train": ratings, "validation": held, "test": tested})
         return ranker

@@ -102,6 +102,12 @@ def checked_device(device: torch.device | str | None) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if chosen.index is None else chosen
 
 
+def is_first_process() -> bool:
+    """Whether this process writes: the first of those that train together, or the only one."""
+    together = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not together or torch.distributed.get_rank() == 0
+
+
 @contextmanager
 def interruptions() -> Iterator[threading.Event]:
     """Turn the first Ctrl-C or SIGTERM into a set event; a second one acts as it did before."""

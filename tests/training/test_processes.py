@@ -11,8 +11,10 @@ import torch
 
 from factorank.models import PermutationModel
 from factorank.permutations import random_permutations
+from factorank.rerank import Ranker, preset
 from factorank.training import TrainSettings, train
 from factorank.training.processes import world_of
+from tests.rerank.small import SMALL, ratings
 
 PROGRAM = "tests.training.two_processes"
 ROOT = Path(__file__).parents[2]
@@ -34,6 +36,12 @@ def options(out):
     held_out = random_permutations(5, (20,), generator=generator)
     shared = {"steps": 24, "lr": 1e-2, "device": "cpu", "log_every": 6, "held_out_every": 8, "out": out}
     return data, shared | {"held_out": held_out}
+
+
+def fitted_ranker(out, batch_size):
+    """A ranker, trained by the usual call; each process takes lists of its own."""
+    setting = preset("small", **SMALL | {"batch_size": batch_size, "steps": 6})
+    return Ranker.fit(ratings(), 0.2, setting=setting, device="cpu", out=out)
 
 
 def history(folder):
@@ -107,6 +115,16 @@ def test_accumulated_and_watched_processes_train_like_whole_batches(launched):
     measured = watched(launched / "accumulated")
     assert len(measured) == 3
     assert ends[0]["nats"] in (pytest.approx(nats, abs=1e-6) for nats in measured)
+
+
+def test_a_ranker_is_fitted_by_two_processes_together(launched, tmp_path):
+    """The weights are those of one process with twice the batch, up to the order of sums, and both have them."""
+    alone = fitted_ranker(tmp_path / "alone", batch_size=32)
+    saved = Ranker.load(launched / "ranker")
+    ends = [json.loads((launched / f"ranker-{rank}.json").read_text()) for rank in range(2)]
+    assert ends[0] == ends[1] == saved.rerank([100, 104, 109], [103, 101]).items
+    for ours, theirs in zip(alone.model.parameters(), saved.model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
 def test_a_command_writes_and_speaks_once(launched):

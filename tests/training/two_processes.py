@@ -13,7 +13,7 @@ from factorank.cli import main as command
 from factorank.experiments import cyclic
 from factorank.permutations import random_permutations
 from factorank.training import train
-from tests.training.test_processes import TRAINED, options, small_model
+from tests.training.test_processes import TRAINED, fitted_ranker, options, small_model
 
 SIZE = {"n": 5, "width": 8, "depth": 1, "heads": 1, "batch_size": 4, "steps": 10, "samples": 60, "share": 0.5}
 
@@ -40,6 +40,8 @@ def main(folder: Path) -> None:
     shared |= {"watch": watch, "batch_size": 5, "accumulate": 2, "strategy": "ddp"}
     train(model := small_model("masked"), data, **shared)
     (folder / f"accumulated-{rank}.json").write_text(json.dumps(watch(model)))
+    ranker = fitted_ranker(folder / "ranker", batch_size=16)
+    (folder / f"ranker-{rank}.json").write_text(json.dumps(ranker.rerank([100, 104, 109], [103, 101]).items))
 
 
 def watch(model: Any) -> dict[str, float]:
