@@ -3,7 +3,7 @@
     ./run bench rerank_serving [--what request batch …] [--users 1000000] [--seconds 60] [--out FILE]
 
 The ranker is the one that a CPU trains by default (preset "small", lists of 50, ratings and taste), with
-random weights: the time does not depend on them. Each row holds the load of the machine before it was measured.
+random weights: the time does not depend on them. A row holds the load of the machine before it was measured.
 """
 
 import argparse

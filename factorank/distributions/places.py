@@ -52,7 +52,7 @@ def insertion_places_by_torch(probs: Tensor) -> Tensor:
         places[..., :k, :k] -= moves
         places[..., :k, 1 : k + 1] += moves
         places[..., k, : k + 1] = probs[..., k, : k + 1]
-    return places.clamp_(min=0.0)
+    return places.clamp(min=0.0)
 
 
 def insertion_precedence(probs: Tensor) -> Tensor:

@@ -54,10 +54,10 @@ class Catalogue:
 
     def index(self, item: Item) -> int | None:
         """The index of an item, None if the catalogue does not hold it."""
-        if isinstance(item, Tensor | np.generic):
-            item = item.item()
         index = self._index.get(item)
-        if index is not None and item in self._ambiguous:
+        if index is None and isinstance(item, Tensor | np.generic):
+            index = self._index.get(item.item())
+        if index is not None and self._ambiguous and item in self._ambiguous:
             raise FactorankError(f"several items are called {item!r}; name it by its id")
         return index
 

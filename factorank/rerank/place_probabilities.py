@@ -22,7 +22,7 @@ from factorank.rerank.lists import Lists, list_reference
 from factorank.rerank.objective import rank_count, reads_ratings
 from factorank.rerank.reranking import Query
 
-AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
+AT_ONCE = {"cpu": 2**13, "cuda": 2**20}
 """How many tokens a network evaluation takes at a time, by device: on a CPU they should fit its caches."""
 
 

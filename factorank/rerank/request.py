@@ -155,14 +155,13 @@ def _row(catalogue: Catalogue, n: int, asked: _Asked, new: NewItems) -> _Row:
         twice = next(names[place] for place in observed if observed.count(place) > 1)
         raise FactorankError(f"{where} observes {twice!r} more than once; an order holds each item once")
     indices, features = [], {}
-    for place, name in enumerate(names):
-        index = catalogue.index(name)
-        if index is None:
-            if name not in new:
+    for place, key in enumerate(place_of):  # in the order of the names
+        if isinstance(key, tuple):
+            if (name := names[place]) not in new:
                 raise FactorankError(unknown_item(name, where, catalogue))
             features[place] = catalogue.feature_row(name, new[name])
-            index = len(catalogue)
-        indices.append(index)
+            key = len(catalogue)
+        indices.append(key)
     hidden = [place_of[key] for key in banned & observing]
     pinned = _pins(asked, {place_of[item_key(catalogue, name)]: name for name in asked.pinned}, observed)
     if banned and (

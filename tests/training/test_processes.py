@@ -118,13 +118,15 @@ def test_accumulated_and_watched_processes_train_like_whole_batches(launched):
 
 
 def test_a_ranker_is_fitted_by_two_processes_together(launched, tmp_path):
-    """The weights are those of one process with twice the batch, up to the order of sums, and both have them."""
+    """Both end with the weights that the first has written. Each draws lists of its own, so that the weights
+    are near to those of one process with twice the batch, and not the same."""
     alone = fitted_ranker(tmp_path / "alone", batch_size=32)
     saved = Ranker.load(launched / "ranker")
     ends = [json.loads((launched / f"ranker-{rank}.json").read_text()) for rank in range(2)]
-    assert ends[0] == ends[1] == saved.rerank([100, 104, 109], [103, 101]).items
+    answer = saved.rerank([100, 104, 109], [103, 101])
+    assert ends[0] == ends[1] == answer.place.tolist()
     for ours, theirs in zip(alone.model.parameters(), saved.model.parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0.1)
 
 
 def test_a_command_writes_and_speaks_once(launched):

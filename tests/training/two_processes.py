@@ -41,7 +41,8 @@ def main(folder: Path) -> None:
     train(model := small_model("masked"), data, **shared)
     (folder / f"accumulated-{rank}.json").write_text(json.dumps(watch(model)))
     ranker = fitted_ranker(folder / "ranker", batch_size=16)
-    (folder / f"ranker-{rank}.json").write_text(json.dumps(ranker.rerank([100, 104, 109], [103, 101]).items))
+    answer = ranker.rerank([100, 104, 109], [103, 101])
+    (folder / f"ranker-{rank}.json").write_text(json.dumps(answer.place.tolist()))
 
 
 def watch(model: Any) -> dict[str, float]:
