@@ -115,7 +115,16 @@ def vote_lines(facts: dict[str, Any]) -> list[str]:
     for name, method in facts["consensus_methods"].items():
         top = ", ".join(shorten(items[item], 12) for item in method["order"][:3])
         lines.append(f"  {name:<15}  {shorten(top, 40)}, …  distance {method['distance']:.3f}")
+        if name == "kemeny" and (doubt := _doubt(method)):
+            lines.append(f"{'':<19}{doubt}")
     return lines
+
+
+def _doubt(method: dict[str, Any]) -> str:
+    """What is uncertain in a Kemeny consensus: that no order is closer, or that no other is as close."""
+    if not method["exact"]:
+        return f"not proven: another order might come to {method['lower_bound']:.3f}"
+    return f"{method['best_orders']:,} orders are as close" if (method["best_orders"] or 1) > 1 else ""
 
 
 def name_items(text: str, items: list[str]) -> str:

@@ -57,7 +57,13 @@ def summary(
     facts["pairs"] = table.wins.tolist()
     facts["condorcet_winner"] = table.condorcet_winner
     facts["consensus_methods"] = {
-        name: {"order": found.order.tolist(), "distance": found.distance} for name, found in methods.items()
+        name: {"order": each.order.tolist(), "distance": each.distance} for name, each in methods.items()
+    }
+    best = methods["kemeny"]
+    facts["consensus_methods"]["kemeny"] |= {
+        "exact": best.exact,
+        "lower_bound": best.lower_bound,
+        "best_orders": best.best_orders,
     }
     components = law.components if isinstance(law, Mixture) else (law,)
     weights = law.weights.tolist() if isinstance(law, Mixture) else [1.0]
