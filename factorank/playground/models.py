@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from factorank.data.words import read_words
+from factorank.errors import FactorankError
 from factorank.jigsaw import PhotographModel
 from factorank.jigsaw.photographs.assembly import FLOOR, WEIGHT
 from factorank.jigsaw.photographs.model import WEIGHTS
@@ -38,6 +39,8 @@ def copy_photographs(folder: Path) -> dict[str, Any]:
 def export_letters(folder: Path, model: PermutationModel | None = None) -> dict[str, Any]:
     """Write ``letters.onnx`` and ``words.txt``; what the page must know besides."""
     model = load() if model is None else model
+    if (model.code.name, model.target, model.objective) != ("insertion", "order", "masked"):
+        raise FactorankError(f"the page draws masked insertion codes of orders, not {model.code.name} codes")
     letters = torch.full((2, model.n), -1)
     letters[:, :SHORTEST] = 0
     export(

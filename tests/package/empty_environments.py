@@ -4,6 +4,7 @@ The distributions that a wheel's metadata asks for, with those that they ask for
 environment of the tests. What the metadata forgets is not there, as for a user who installs the wheel.
 """
 
+import os
 import subprocess
 import sys
 import venv
@@ -52,7 +53,10 @@ class Environment:
         self.python = folder / "bin" / "python"
         (self.site,) = folder.glob("lib/python*/site-packages")
         pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "--quiet", "--no-deps"]
-        subprocess.run([*pip, "--no-index", "--disable-pip-version-check", str(wheel)], check=True)
+        # Of what lies on the path of the tests, such as an editable installation, pip is to know nothing.
+        elsewhere = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        options = ["--no-index", "--ignore-installed", "--disable-pip-version-check"]
+        subprocess.run([*pip, *options, str(wheel)], check=True, cwd=folder, env=elsewhere)
         link(closure(requirements), self.site)
 
     def run(self, program: str, more: Path | None = None) -> subprocess.CompletedProcess[str]:
