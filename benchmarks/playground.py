@@ -2,12 +2,14 @@
 
     ./run bench playground [--out results/playground.jsonl]
 
-Times are those of the browser, on an idle machine. A puzzle is solved from its pixels to slots and
-probabilities, after the network is loaded; the median of several scrambles is taken.
+Times are those of the browser, so the machine should be idle. A puzzle is solved from its pixels to slots and
+probabilities, after the network is loaded; the median of several scrambles is taken. Beside it stands the CPU
+time of the page's process for the same puzzle, which other programs do not lengthen.
 """
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from statistics import median
@@ -20,6 +22,12 @@ from factorank.playground import build
 from tests.playground.browser import launched, served, visiting
 
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+AGAIN = """async (times) => {
+  const { read, settle } = await import("/js/photographs.js");
+  const { pixels, side, grid } = document.getElementById("panel-puzzle").puzzle;
+  for (let i = 0; i < times; i++) await settle(await read(pixels, side, ...grid));
+}"""
+"""Solves the last puzzle again, without moving its pieces."""
 GRIDS = ("3 × 3", "5 × 5", "8 × 8", "10 × 10")
 
 
@@ -32,9 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     where = provenance(" ".join(["factorank bench playground", *(argv or ())]))
     with served(build(options.folder)) as address, launched() as browser:
         about = {"browser": f"Chromium {browser.version}", "repeats": options.repeats}
+        about["load"] = round(os.getloadavg()[0], 1)  # programs that ran besides: wall times grow with them
         rows = [row | about | where for row in measure(browser, address, options.repeats)]
     print(f"\nThe playground on {where['device']}, {about['browser']}, milliseconds")
-    show(["what", "", "median", "most"], [_cells(row) for row in rows])
+    show(["what", "", "median", "most", "CPU"], [_cells(row) for row in rows])
     merge(options.out, rows, figure=False)
     return 0
 
@@ -62,8 +71,19 @@ def measure(browser: Any, address: str, repeats: int) -> list[dict[str, Any]]:
                 panel.get_by_role("button", name="Solve").click()
                 visit.page.wait_for_selector("[data-solved]")
                 times.append(json.loads(panel.get_attribute("data-solved"))["milliseconds"])
-            rows.append(_row(f"solve {grid.replace(' ', '')}", times))
+            before = _cpu_milliseconds(browser)
+            visit.page.evaluate(AGAIN, repeats)
+            cpu = (_cpu_milliseconds(browser) - before) / repeats
+            rows.append(_row(f"solve {grid.replace(' ', '')}", times) | {"cpu_milliseconds": round(cpu, 1)})
     return rows
+
+
+def _cpu_milliseconds(browser: Any) -> float:
+    """What the processes of pages have run, all their threads together."""
+    session = browser.new_browser_cdp_session()
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    session.detach()
+    return 1000 * sum(process["cpuTime"] for process in processes if process["type"] == "renderer")
 
 
 def _row(what: str, milliseconds: list[float]) -> dict[str, Any]:
@@ -76,7 +96,9 @@ def _row(what: str, milliseconds: list[float]) -> dict[str, Any]:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    return [row["what"], "", f"{row['milliseconds']:.0f}", f"{row['milliseconds_most']:.0f}"]
+    cpu = row.get("cpu_milliseconds")
+    times = [f"{row['milliseconds']:.0f}", f"{row['milliseconds_most']:.0f}"]
+    return [row["what"], "", *times, "–" if cpu is None else f"{cpu:.0f}"]
 
 
 if __name__ == "__main__":
