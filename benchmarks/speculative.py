@@ -62,7 +62,9 @@ def main(arguments: list[str]) -> int:
     users = split_users(load_ratings(options.data))
     models = {objective: ranker(objective, users, options) for objective in OBJECTIVES}
     lists = draw_lists(users["test"], options.n, lists=max(512, *options.lists))
-    source = provenance("python -m benchmarks.speculative " + " ".join(arguments))
+    folders = {options.data: "DIR", options.models: "runs/speculative", options.out: "FILE"}
+    told = " ".join(folders.get(word, word) for word in arguments)
+    source = provenance("python -m benchmarks.speculative " + told)
     rows = []
     for r in options.observed:
         for objective in OBJECTIVES:
