@@ -3,10 +3,11 @@
     ./run bench consensus --lolib DIR [--preflib DIR/datasets] [--items 30] [--out results/consensus.jsonl]
 
 ``--lolib`` is a copy of the public repository yelmokht/linear-ordering-problem: matrices of 150 and 250 items
-that contain one large cycle, and the best known value of each, found in hours. A row for each size has the
-mean and the largest gap to these values, in parts of the value, of ``fr.consensus``'s search and (``before``) of
-the better of two descents from the Borda and the Copeland orders, which is how the library searched before it,
-if with the moves in another order; and the seconds of both, of one core. A gap below zero is an order better than the best known one.
+that contain one large cycle, and the best known value of each. A row for each size has the mean and the
+largest gap to these values, in parts of the value, of our search and (``before``) of the better
+of two descents from the Borda and the Copeland orders. That is how the library searched earlier, if with the
+moves in another order. Seconds are those of one core. A gap below zero is an order better than the best known
+one.
 
 ``--preflib`` is a copy of PrefLib/PrefLib-Data. A row for each set counts the files of votes with at most
 ``--items`` items, those whose order is proven best, and those that have a single best order; and the most
