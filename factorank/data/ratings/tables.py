@@ -14,14 +14,21 @@ from factorank.data.ratings.ratings import Ratings
 from factorank.errors import RatingsError
 
 COLUMN_NAMES = {
-    "user": ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "voter", "voterid"),
+    "user": (
+        *("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "voter", "voterid"),
+        *("visitor", "visitorid"),
+    ),
     "item": (
         *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin"),
         *("book", "bookid", "isbn", "anime", "animeid", "joke", "jokeid", "track", "trackid", "business"),
         *("businessid", "recipe", "recipeid", "beer", "beerid", "restaurant", "restaurantid"),
+        *("sku", "song", "songid", "article", "articleid", "video", "videoid"),
     ),
     "rating": ("rating", "ratings", "score", "stars", "overall", "value", "bookrating", "relevance"),
-    "time": ("timestamp", "time", "datetime", "date", "ts", "unixreviewtime", "createdat", "ratedat"),
+    "time": (
+        *("timestamp", "time", "datetime", "date", "ts", "unixreviewtime", "createdat", "ratedat"),
+        "eventtime",
+    ),
 }
 """Names of columns that are recognised, in lower case and with letters only."""
 COUNTS = (
