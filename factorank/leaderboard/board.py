@@ -52,6 +52,8 @@ class Leaderboard:
     ...     "winner": ["model_a", "model_a", "model_a", "tie", "tie", "model_b"] * 20,
     ... }
     >>> board = Leaderboard.fit(battles)
+    >>> board
+    Leaderboard(3 items, 120 battles, Davidson)
     >>> board.table["item"], board.table["rank_low"], board.table["rank_high"]
     (['y', 'x', 'z'], [1, 1, 3], [2, 2, 3])
     """
@@ -96,7 +98,7 @@ class Leaderboard:
         Args:
             battles: a table with the columns ``model_a``, ``model_b``, ``winner`` ("model_a", "model_b",
                 "tie", or the name of the winner) and, if there are such, ``count`` and ``judge``: a dict of
-                columns, a pandas or polars frame, a structured numpy array.
+                columns, a pandas or polars frame, a structured numpy array or one of these three columns.
             ties: the law of ties, "davidson" or "rao-kupper"; "half" counts a tie as half a win for each.
             level: of intervals and confidence sets.
             covariance: by the "information", or the "sandwich", which holds also where the law is wrong and
@@ -242,6 +244,12 @@ class Leaderboard:
         if self.comparisons is not None:
             result["more_battles"] = [self._to_separate(a, b) for a, b in pairwise(order.tolist())] + [None]
         return result
+
+    def __repr__(self) -> str:
+        if self.comparisons is None:
+            return f"Leaderboard({len(self.items)} items, by scores)"
+        battles = self.comparisons.checked_fit().battles.total
+        return f"Leaderboard({len(self.items)} items, {battles:,.12g} battles, {self.comparisons.family})"
 
     def _number(self, name: str) -> int:
         if name not in self.items:

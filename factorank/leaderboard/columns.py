@@ -23,12 +23,14 @@ def columns_of(table: Any) -> Mapping[str, Any]:
         columns = table
     elif isinstance(table, np.ndarray) and table.dtype.names:
         columns = {name: table[name] for name in table.dtype.names}
+    elif isinstance(table, np.ndarray) and table.ndim == 2 and table.shape[1] == 3:
+        columns = dict(zip(("model_a", "model_b", "winner"), table.T, strict=True))
     elif hasattr(table, "columns") and hasattr(table, "__getitem__"):
         columns = {str(name): table[name] for name in table.columns}
     else:
         raise RankingsError(
-            "battles are a table: a dict of columns, a pandas or polars frame, or a structured numpy array,"
-            f" not {type(table).__name__}"
+            "battles are a table: a dict of columns, a pandas or polars frame, a structured numpy array, or"
+            f" one of three columns (model_a, model_b, winner), not {type(table).__name__}"
         )
     return {str(name): column for name, column in columns.items()}
 

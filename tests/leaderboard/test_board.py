@@ -72,7 +72,15 @@ def test_frames_counts_and_names_of_winners_say_the_same(board):
     frame = polars.DataFrame(columns)
     counted = frame.group_by(["model_a", "model_b", "winner"]).len("count")
     record = np.rec.fromarrays(list(columns.values()), names=list(columns))
-    for table in (named, frame, counted, record, {key.upper(): value for key, value in columns.items()}):
+    plain = np.column_stack(list(columns.values()))
+    for table in (
+        named,
+        frame,
+        counted,
+        record,
+        plain,
+        {key.upper(): value for key, value in columns.items()},
+    ):
         again = fr.Leaderboard.fit(table)
         assert again.table["item"] == board.table["item"]
         np.testing.assert_allclose(again.table["score"], board.table["score"], atol=1e-9)
