@@ -20,6 +20,8 @@ from factorank.votes.tables import aligned
 
 SAMPLES = 20_000
 """Draws that estimate what has no formula."""
+FEWEST_EXPECTED = 5
+"""First places that an item must be expected to have for a cell of its own in Pearson's test."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +47,32 @@ class Goodness:
 
     @property
     def chi_square(self) -> float:
-        """Pearson's statistic of the first places."""
-        expected = self.voters * self.first_expected.clamp(min=1e-300)
-        return float(((self.voters * self.first_observed - expected) ** 2 / expected).sum())
+        """Pearson's statistic of the first places; items expected there less than 5 times are one cell."""
+        expected, observed = self._cells()
+        return float(((observed - expected) ** 2 / expected.clamp(min=1e-300)).sum())
 
     @property
     def p_value(self) -> float:
-        """Of the first places, by χ² with n - 1 degrees of freedom: small where the law does not fit.
+        """Of the first places, by χ² with as many degrees of freedom as cells, less one: small where the law
+        does not fit.
 
         That is exact, for many voters, if the law is given beforehand. A law that was fitted to the same
         votes comes closer to them, so that the p-value of a right one is a little too large, never too small.
         """
-        if len(self.items) < 2:
+        freedom = len(self._cells()[0]) - 1
+        if freedom < 1:
             return 1.0
-        half = torch.tensor([(len(self.items) - 1) / 2, self.chi_square / 2], dtype=torch.float64)
+        half = torch.tensor([freedom / 2, self.chi_square / 2], dtype=torch.float64)
         return float(torch.special.gammaincc(half[0], half[1]))
+
+    def _cells(self) -> tuple[Tensor, Tensor]:
+        """First places expected and observed, with the rare items in one cell: χ² needs a few in each."""
+        expected, observed = self.voters * self.first_expected, self.voters * self.first_observed
+        rare = expected < FEWEST_EXPECTED
+        if int(rare.sum()) < 2:
+            return expected, observed
+        joined = [torch.cat([values[~rare], values[rare].sum()[None]]) for values in (expected, observed)]
+        return joined[0], joined[1]
 
     @property
     def pair_scores(self) -> Tensor:

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import pytest
+import scipy.stats
 import torch
 
 import factorank as fr
@@ -36,18 +37,18 @@ def test_pairs_without_a_formula_are_estimated():
 
 def test_shares_of_first_places_pairs_and_places():
     ranks = torch.tensor([[0, 1, 2], [1, 0, 2], [0, 1, 1], [0, -1, -1]])
-    votes = Rankings(["a", "b", "c"], ranks, torch.tensor([5, 3, 1, 1]))
+    votes = Rankings(["a", "b", "c"], ranks, torch.tensor([50, 30, 10, 10]))
     fit = goodness(fr.Uniform(3, dtype=torch.float64), votes, "below")
-    assert fit.voters == 10
+    assert fit.voters == 100
     assert fit.first_observed.tolist() == pytest.approx([0.7, 0.3, 0.0])
-    assert fit.chi_square == pytest.approx(sum((o - 10 / 3) ** 2 / (10 / 3) for o in (7, 3, 0)))
+    assert fit.chi_square == pytest.approx(sum((o - 100 / 3) ** 2 / (100 / 3) for o in (70, 30, 0)))
     assert fit.p_value == pytest.approx(math.exp(-fit.chi_square / 2))  # two degrees of freedom
-    assert fit.pairs_compared[1, 2] == 8  # the last two voters do not compare b and c
+    assert fit.pairs_compared[1, 2] == 80  # the last two voters do not compare b and c
     assert float(fit.pairs_observed[1, 2]) == 1.0
     assert fit.places_observed[:, 1].tolist() == pytest.approx([3 / 8, 5 / 8, 0.0])
     a, b, expected, observed, score = fit.residual_pairs(1)[0]
     assert (a, b, expected, observed) == ("a", "c", 0.5, 1.0)
-    assert score == pytest.approx(0.5 / math.sqrt(0.25 / 10))
+    assert score == pytest.approx(0.5 / math.sqrt(0.25 / 100))
 
 
 def test_rankings_of_subsets_tell_of_pairs_only():
@@ -65,6 +66,17 @@ def test_the_law_that_made_the_votes_fits_and_another_does_not():
     votes = Rankings.from_orders(law.sample((3000,), generator=G().manual_seed(1)))
     assert goodness(law, votes).p_value > 1e-3
     assert goodness(fr.Mallows.fit(votes), votes).p_value < 1e-6
+
+
+def test_items_rarely_first_are_one_cell_of_the_test():
+    law = fr.PlackettLuce(torch.tensor([0.5, 0.3, 0.15, 0.03, 0.02], dtype=torch.float64).log())
+    first = [48, 25, 20, 3, 4]
+    orders = [[item] + [other for other in range(5) if other != item] for item in range(5)]
+    votes = Rankings(list("abcde"), fr.inverse(torch.tensor(orders)), torch.tensor(first))
+    fit = goodness(law, votes)
+    expected = scipy.stats.chisquare([48, 25, 20, 7], [50, 30, 15, 5])
+    assert fit.chi_square == pytest.approx(expected.statistic)
+    assert fit.p_value == pytest.approx(expected.pvalue)
 
 
 def test_condorcet_winner_and_cycle():
