@@ -16,8 +16,6 @@ PROVEN_UP_TO = 64
 """The largest group of items of which the best orders are enumerated: a set is a word of 64 bits."""
 ALWAYS_PROVEN = 16
 """The largest group of items that is ordered exactly whatever the effort."""
-
-
 STEP_EFFORT = 0.02
 """Of one of many steps of a fit, which starts where the last one ended."""
 
