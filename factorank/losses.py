@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from factorank.arguments import guard
 from factorank.errors import FactorankError
 
 Unranked = Literal["below", "incomparable"]
@@ -118,3 +119,6 @@ def _first_of_ties(ties: Tensor) -> Tensor:
     places = torch.arange(ties.shape[-1], device=ties.device).expand_as(ties)
     with_previous = torch.nn.functional.pad(ties[..., :-1], (1, 0))
     return torch.where(with_previous, 0, places).cummax(-1).values
+
+
+guard(__name__)

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from factorank.arguments import guard
 from factorank.errors import FactorankError
 from factorank.permutations import check_permutation, is_cyclic, is_permutation
 
@@ -83,3 +84,6 @@ def share_among(sequences: Tensor, known: Tensor) -> float:
     weights = torch.tensor([base**i for i in range(known.shape[1])], device=sequences.device)
     ours, theirs = ((rows.to(weights.device) * weights).sum(1) for rows in (sequences, known))
     return float(torch.isin(ours, theirs).float().mean())
+
+
+guard(__name__)

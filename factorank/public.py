@@ -1,6 +1,7 @@
 """The public names of factorank, nothing else. ``import factorank`` offers them, loaded at first use."""
 
 from factorank import baselines, jigsaw, leaderboard, losses, metrics, rerank, unscramble, votes
+from factorank.arguments import guard
 from factorank.codes import (
     Code,
     FisherYates,
@@ -144,3 +145,5 @@ __all__ = [
     "votes",
     "write_rankings",
 ]
+
+guard(__name__, __all__)

@@ -17,7 +17,7 @@ from tests.source_tree import (
 )
 
 LAYERS = [
-    ["errors", "reading", "files", "sealed"],
+    ["errors", "reading", "files", "sealed", "arguments"],
     ["kernels"],
     ["permutations", "lexicographic", "distances", "assignment"],
     ["codes"],

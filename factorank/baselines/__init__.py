@@ -1,5 +1,6 @@
 """Baselines: models and rankers to compare with. They train, sample and save as the library's models do."""
 
+from factorank.arguments import guard
 from factorank.assignment import best_assignment
 from factorank.baselines.generalized_plackett_luce import GeneralizedPlackettLuce
 from factorank.baselines.gumbel_sinkhorn import GumbelSinkhorn, sinkhorn
@@ -16,3 +17,5 @@ __all__ = [
     "sinkhorn",
     "total_variation",
 ]
+
+guard(__name__, __all__)

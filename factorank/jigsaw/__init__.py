@@ -12,6 +12,7 @@ kind.
 [2, 3, 4, 5]
 """
 
+from factorank.arguments import guard
 from factorank.data.picture_sets import Pictures, cifar10, picture_folder
 from factorank.jigsaw.answer import Answer
 from factorank.jigsaw.encoder import PieceConvolution, PieceEncoder
@@ -54,3 +55,5 @@ __all__ = [
     "solve",
     "solve_puzzles",
 ]
+
+guard(__name__, __all__)

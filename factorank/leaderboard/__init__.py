@@ -1,5 +1,6 @@
 """Leaderboards: who is really ahead of whom, from battles, with the uncertainty of scores and ranks."""
 
+from factorank.arguments import guard
 from factorank.leaderboard.battles import BattleTable, battle_table
 from factorank.leaderboard.board import Leaderboard
 from factorank.leaderboard.ranks import (
@@ -25,3 +26,5 @@ __all__ = [
     "score_table",
     "simultaneous_rank_sets",
 ]
+
+guard(__name__, __all__)

@@ -25,6 +25,7 @@ errors, calibration and leads over baselines, on users that were not trained on)
 (the list with the largest expected gain).
 """
 
+from factorank.arguments import guard
 from factorank.rerank import evaluation
 from factorank.rerank.catalogue import Catalogue, read_user
 from factorank.rerank.evaluation import Evaluation, Scores, evaluate
@@ -49,3 +50,5 @@ __all__ = [
     "preset",
     "read_user",
 ]
+
+guard(__name__, __all__)

@@ -10,6 +10,7 @@ model draws forest, fortes, foster and softer. :mod:`factorank.experiments.unscr
 ['tops', 'pots', 'spot', 'stop', 'post', 'opts', ...]
 """
 
+from factorank.arguments import guard
 from factorank.unscramble.encoder import LetterContext
 from factorank.unscramble.law import (
     WEIGHTS,
@@ -31,3 +32,5 @@ __all__ = [
     "spell",
     "word_probabilities",
 ]
+
+guard(__name__, __all__)

@@ -28,6 +28,7 @@
 ('phi', 1)
 """
 
+from factorank.arguments import guard
 from factorank.data.rankings import Rankings, read_rankings, write_rankings
 from factorank.votes.comparison import HeldOutScore, compare, score_family
 from factorank.votes.families import FAMILIES, FitSettings, bootstrap, family_of, fit_family
@@ -82,3 +83,5 @@ __all__ = [
     "write_items",
     "write_rankings",
 ]
+
+guard(__name__, __all__)

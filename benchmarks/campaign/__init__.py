@@ -1,0 +1,1 @@
+"""The parts of ``./run bench reliability``: each tries to make the library fail in a way of its own."""

@@ -1,0 +1,275 @@
+"""The one layer that checks the arguments of public functions, constructors and methods by their annotations.
+
+:func:`guard` puts it around everything that is public; calls inside the library go past it where they can. An
+argument of a type that the signature does not name is refused by an :class:`ArgumentTypeError` that names the
+parameter. What fails inside all the same, because arguments do not fit one another, is raised as an error of
+ours that is of the original type, too: ``except RuntimeError`` goes on to work.
+"""
+
+import functools
+import inspect
+import numbers
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from factorank.errors import FactorankError
+
+Test = Callable[[Any], bool]
+INNER = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError)
+"""What Python, torch and numpy raise if arguments do not fit one another."""
+CHANGING = ("save", "write", "train", "push", "export", "register", "learn")
+"""How the names of functions begin that must not be tried with arguments of the wrong type."""
+LOOKED_AT = 1000
+"""So many elements of a list are looked at."""
+
+
+class ArgumentTypeError(FactorankError, TypeError):
+    """An argument is of a type that the function does not take."""
+
+
+def guard(module: str, names: Iterable[str] | None = None) -> None:
+    """Check the arguments of the public functions of a module, and of the methods of its public classes.
+
+    ``names`` are the public ones; without them, all that the module defines and that have no underscore.
+    Functions are replaced in the module and where they are defined, methods in their classes.
+    """
+    public = sys.modules[module]
+    if names is None:
+        own = [(name, value) for name, value in vars(public).items() if not name.startswith("_")]
+        names = [name for name, value in own if getattr(value, "__module__", None) == module]
+    for name in names:
+        value = getattr(public, name)
+        if not str(getattr(value, "__module__", "")).startswith("factorank"):
+            continue
+        if inspect.isfunction(value):
+            home = sys.modules[value.__module__]
+            guarded = checked(value)
+            if getattr(home, value.__name__, None) is value:
+                setattr(home, value.__name__, guarded)
+            current = getattr(home, value.__name__, guarded)
+            setattr(public, name, current if getattr(current, "__wrapped__", None) is value else guarded)
+        elif inspect.isclass(value) and not issubclass(value, BaseException):
+            for parent in value.__mro__:
+                if parent.__module__.startswith("factorank"):
+                    _guard_class(parent)
+
+
+def checked(function: Any) -> Any:
+    """The function with its arguments checked by their annotations.
+
+    >>> @checked
+    ... def repeat(word: str, times: int = 2) -> str:
+    ...     return word * times
+    >>> repeat("ab", times=3)
+    'ababab'
+    >>> repeat("ab", times="3")
+    Traceback (most recent call last):
+    ...
+    factorank.arguments.ArgumentTypeError: times is a whole number, not '3'
+    """
+    if hasattr(function, "__checked__"):
+        return function
+    tests: dict[str, tuple[Test, str]] = {}
+    order: list[str] = []
+    ready = False
+
+    def prepare() -> None:
+        nonlocal ready
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                order.append(parameter.name)
+            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                hint = _resolved(parameter.annotation, function)
+                if parameter.default is None and hint is not Any:
+                    hint = hint | None if isinstance(hint, type) else Union[hint, None]  # noqa: UP007
+                if hint is not Any:
+                    tests[parameter.name] = (test_of(hint), described(hint))
+        ready = True
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        if not ready:
+            prepare()
+        wrong = None
+        for name, value in (*zip(order, args, strict=False), *kwargs.items()):
+            if name in tests and not tests[name][0](value):
+                fault = f"{{parameter}} is {tests[name][1]}, not {shown(value)}"
+                wrong = ArgumentTypeError(fault, parameter=name)
+                break
+        if wrong is not None and function.__name__.startswith(CHANGING):
+            raise wrong
+        try:
+            answer = function(*args, **kwargs)
+        except FactorankError:  # the function's own words say more
+            raise
+        except INNER as error:
+            if wrong is not None:
+                raise wrong from error
+            if (kind := _ours(type(error))) is None:
+                raise
+            raise kind(f"{function.__qualname__} cannot take these arguments: {error}") from error
+        if wrong is not None:
+            raise wrong
+        return answer
+
+    wrapper.__checked__ = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+def test_of(hint: Any) -> Test:
+    """A test of whether a value may be meant by a parameter with this annotation."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any or isinstance(hint, typing.TypeVar | str):
+        return lambda value: True
+    if hint is None or hint is types.NoneType:
+        return lambda value: value is None
+    if origin in (Union, types.UnionType):
+        tests = [test_of(part) for part in parts]
+        return lambda value: any(test(value) for test in tests)
+    if origin is Literal:
+        return lambda value: any(type(value) is type(part) and value == part for part in parts)
+    kind = origin or hint
+    if kind in _LEAVES:
+        return _LEAVES[kind]
+    if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+        return lambda value: True
+    if issubclass(kind, Mapping):
+        return lambda value: isinstance(value, Mapping)
+    if kind is tuple and parts and parts[-1] is not ...:
+        each = [test_of(part) for part in parts]
+        return lambda value: (
+            isinstance(value, tuple | list)
+            and len(value) == len(each)
+            and all(test(part) for test, part in zip(each, value, strict=True))
+        )
+    if kind.__module__ == "collections.abc" or kind in (list, tuple, set, frozenset):
+        if kind is Callable:
+            return callable
+        inner = test_of(parts[0]) if parts else (lambda value: True)
+        return lambda value: _several(value, inner, text=parts[:1] == (str,))
+    return lambda value: isinstance(value, kind)
+
+
+def described(hint: Any) -> str:
+    """An annotation in words."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(described(part) for part in parts))
+    if origin is Literal:
+        return " or ".join(map(repr, parts))
+    kind = origin or hint
+    if hint is None or hint is types.NoneType:
+        return "None"
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return "a mapping"
+    if getattr(kind, "__module__", "") == "collections.abc" or kind in (list, tuple, set, frozenset):
+        return "a function" if kind is Callable else "a sequence"
+    return f"a {getattr(kind, '__name__', kind)}"
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: short, and without control characters."""
+    if isinstance(value, Tensor | np.ndarray):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"{type(value).__name__} of {dtype} {tuple(value.shape)}"
+    if isinstance(value, str | bytes | int | float | complex | None):
+        text = ascii(value)
+        return text if len(text) <= 40 else text[:37] + "…"
+    return f"a {value.__name__ if isinstance(value, type) else type(value).__name__}"
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number: of Python or numpy, or a tensor of one; bool is none."""
+    if isinstance(value, Tensor):
+        return (
+            value.ndim == 0
+            and not value.is_floating_point()
+            and not value.is_complex()
+            and value.dtype != torch.bool
+        )
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number."""
+    if isinstance(value, Tensor):
+        return value.ndim == 0 and not value.is_complex() and value.dtype != torch.bool
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+
+_LEAVES: dict[Any, Test] = {
+    int: is_whole,
+    float: is_real,
+    complex: lambda value: isinstance(value, numbers.Complex),
+    bool: lambda value: isinstance(value, bool | np.bool_),
+    str: lambda value: isinstance(value, str),
+    os.PathLike: lambda value: isinstance(value, str | os.PathLike),
+    object: lambda value: True,
+    Tensor: lambda value: isinstance(value, Tensor),
+    np.ndarray: lambda value: isinstance(value, np.ndarray),
+    torch.Size: lambda value: _several(value, is_whole),
+}
+_WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "text", Tensor: "a tensor"}
+_WORDS |= {os.PathLike: "a path", np.ndarray: "an array", torch.Size: "a shape", torch.dtype: "a dtype"}
+
+
+def _several(value: Any, inner: Test, text: bool = False) -> bool:
+    """Whether a value is a collection, or an array or frame; its first elements are looked at."""
+    if isinstance(value, str | bytes | Mapping | type):
+        return text and isinstance(value, str)
+    if isinstance(value, list | tuple):
+        return all(inner(each) for each in value[:LOOKED_AT])
+    return isinstance(value, Collection | Iterable) or hasattr(value, "__array__")
+
+
+def _guard_class(kind: type) -> None:
+    for name, value in [*vars(kind).items()]:
+        if name != "__init__" and (name.startswith("_") or name in ("forward", "check")):
+            continue
+        if isinstance(value, classmethod):
+            setattr(kind, name, classmethod(checked(value.__func__)))
+        elif isinstance(value, staticmethod):
+            setattr(kind, name, staticmethod(checked(value.__func__)))
+        elif inspect.isfunction(value) and not getattr(value, "__isabstractmethod__", False):
+            setattr(kind, name, checked(value))
+
+
+def _resolved(annotation: Any, function: Any) -> Any:
+    """An annotation as a type; Any where there is none, or where its names are for type checkers alone."""
+    if annotation is inspect.Parameter.empty:
+        return Any
+    try:
+        return typing.get_type_hints(
+            types.SimpleNamespace(__annotations__={"it": annotation}), _names(function)
+        )["it"]
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return Any
+
+
+def _names(function: Any) -> dict[str, Any]:
+    return dict(getattr(inspect.unwrap(function), "__globals__", {}))
+
+
+@functools.cache
+def _ours(kind: type[Exception]) -> type[FactorankError] | None:
+    """A class of our errors that is of this kind as well; None for errors of memory and of the system."""
+    if issubclass(kind, OSError | UnicodeError | torch.OutOfMemoryError | RecursionError):
+        return None
+    name = f"Argument{kind.__name__}"
+    try:
+        ours = type(name, (FactorankError, kind), {"__module__": __name__})
+    except TypeError:  # of a kind that cannot be combined
+        ours = type(name, (FactorankError,), {"__module__": __name__})
+    return globals().setdefault(name, ours)  # found by its name when it is sent to another process
