@@ -265,8 +265,10 @@ def _names(function: Any) -> dict[str, Any]:
 @functools.cache
 def _ours(kind: type[Exception]) -> type[FactorankError] | None:
     """A class of our errors that is of this kind as well; None for errors of memory and of the system."""
-    if issubclass(kind, OSError | UnicodeError | torch.OutOfMemoryError | RecursionError):
+    if issubclass(kind, OSError | torch.OutOfMemoryError | RecursionError):
         return None
+    if issubclass(kind, UnicodeError):  # which takes more than words
+        return FactorankError
     name = f"Argument{kind.__name__}"
     try:
         ours = type(name, (FactorankError, kind), {"__module__": __name__})

@@ -6,7 +6,10 @@ are the options, whose docstrings are the help, and whose ``run()`` does the wor
 when it runs.
 """
 
+import contextlib
+import io
 import os
+import shutil
 import sys
 import textwrap
 import warnings
@@ -16,25 +19,36 @@ from pkgutil import iter_modules
 from typing import Annotated, Any, Union
 
 from factorank import __version__
+from factorank.commands._text import PlainStream, visible
 from factorank.errors import FactorankError
+from factorank.signals import Terminated, exit_code, terminable
+
+NARROWEST = 40
+"""Columns of a terminal for which help is laid out, at least."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 2 for bad input, with one line on stderr."""
+    """Run the command line and return its exit code: 2 for bad input, with one line on stderr.
+
+    A command that a signal has ended returns 130 after Ctrl-C and 143 after SIGTERM.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character shows another one
+            stream.reconfigure(errors="replace")
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), terminable():
             warnings.showwarning = _show_warning
             return _run(arguments)
-    except (FactorankError, OSError) as error:
+    except (FactorankError, OSError, MemoryError, OverflowError, UnicodeError) as error:
         if isinstance(error, BrokenPipeError):  # the reader, such as head, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         print(f"factorank: {_one_line(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated):
         print("factorank: stopped", file=sys.stderr)
-        return 130
+        return exit_code()
 
 
 def command_names() -> list[str]:
@@ -71,11 +85,16 @@ def _run(arguments: list[str]) -> int:
     if hasattr(kind, "actions"):
         parts = (Annotated[part, tyro.conf.subcommand(name)] for name, part in kind.actions.items())
         kind = Union[tuple(parts)]  # noqa: UP007
+    if shutil.get_terminal_size().columns < NARROWEST:  # help for fewer columns would never end
+        os.environ["COLUMNS"] = str(NARROWEST)
     chosen = tyro.cli(kind, prog=prog, description=about, args=rest, registry=registry)
     if passed_on:
         chosen.rest = passed_on
     try:
-        return chosen.run() or 0
+        if not 0 <= getattr(chosen, "seed", 0) < 2**63:
+            raise FactorankError(f"{{parameter}} is 0 to 2^63 - 1, not {chosen.seed}", parameter="seed")
+        with contextlib.redirect_stdout(PlainStream(sys.stdout)):
+            return chosen.run() or 0
     except FactorankError as error:
         raise FactorankError(in_options(error, chosen)) from error
 
@@ -96,5 +115,9 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 
 def _one_line(error: object) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split())
+        return visible(f"{error.filename}: {error.strerror}")
+    if isinstance(error, MemoryError):
+        return (
+            f"the memory of this machine is too small for that{visible(f': {error}') if str(error) else ''}"
+        )
+    return visible(" ".join(str(error).split()))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import PermutationError
-from factorank.permutations import check_permutation, item_count, transformed, whole_number
+from factorank.permutations import check_dtype, check_permutation, item_count, transformed, whole_number
 
 
 def index_of(order: Tensor) -> Any:
@@ -56,6 +56,7 @@ def permutation_at(
             [2, 1, 0]])
     """
     n = item_count(n)
+    check_dtype(dtype, n)
     if isinstance(index, Tensor):
         if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
             raise PermutationError(f"permutation_at takes integer indices, not {index.dtype}")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from factorank.arguments import guard
 from factorank.errors import FactorankError
+from factorank.permutations import cannot_check
 
 Unranked = Literal["below", "incomparable"]
 
@@ -26,8 +27,8 @@ def plackett_luce(
 
     .. math:: -\sum_{i < k} \Bigl( s_{x_i} - \log \sum_{j \ge i} e^{s_{x_j}} \Bigr)
 
-    Sums run in float64, so that scores may lie hundreds of nats apart. Items are not checked: an index that
-    is out of range is an error of ``gather``.
+    Sums run in float64, so that scores may lie hundreds of nats apart. Items are checked on the CPU, outside
+    of compilation.
 
     Args:
         scores: of the items, ``(*batch, n)``, larger is better.
@@ -58,7 +59,7 @@ def plackett_luce(
     every = scores.double().expand(*batch, scores.shape[-1])
     # Worst first: the items that are left at each place are then those before it.
     backward = order.long().expand(*batch, order.shape[-1]).flip(-1)
-    listed = backward >= 0
+    listed = _listed(backward)
     chosen = every.gather(-1, backward.clamp(min=0))
     largest = every.detach().amax(-1, keepdim=True)
     left = torch.where(listed, (chosen - largest).exp(), 0.0).cumsum(-1)
@@ -119,6 +120,14 @@ def _first_of_ties(ties: Tensor) -> Tensor:
     places = torch.arange(ties.shape[-1], device=ties.device).expand_as(ties)
     with_previous = torch.nn.functional.pad(ties[..., :-1], (1, 0))
     return torch.where(with_previous, 0, places).cummax(-1).values
+
+
+def _listed(order: Tensor) -> Tensor:
+    """Which entries of an order are items; where values can be looked at, -1 alone is padding."""
+    if order.device.type == "cpu" and not cannot_check(order) and bool((order < -1).any()):
+        fault = f"an order holds items from 0 on, and -1 after its end, but there is {int(order.min())}"
+        raise FactorankError(fault, parameter="order")
+    return order >= 0
 
 
 guard(__name__)

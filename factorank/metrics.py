@@ -38,6 +38,10 @@ def ndcg(order: Tensor, relevance: Tensor, k: int | None = None, *, gain: str = 
     if not bool((relevance >= 0).all()):
         raise FactorankError("ndcg takes relevances of 0 or more")
     gains = relevance if gain == "linear" else torch.exp2(relevance) - 1
+    if not bool(gains.isfinite().all()):
+        raise FactorankError(
+            f"ndcg takes finite gains, but one is of the relevance {float(relevance.max()):g}"
+        )
     shape = torch.broadcast_shapes(order.shape, gains.shape)
     got = gains.expand(shape).gather(-1, order.to(torch.int64).expand(shape))[..., :k]
     best = gains.sort(-1, descending=True).values[..., :k]

@@ -153,10 +153,7 @@ def _shuffle(
     device: torch.device | str | None,
 ) -> Tensor:
     shape = checked_shape(shape, PermutationError)
-    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool or n - 1 > torch.iinfo(dtype).max:
-        raise PermutationError(
-            f"{dtype} cannot hold permutations of {n} items; use an integer dtype that can"
-        )
+    check_dtype(dtype, n)
     if device is None and generator is not None:
         device = generator.device
     # A position with m values takes a uniform 63-bit number modulo m: the bias is below m / 2^63.
@@ -210,6 +207,25 @@ def check_integer(tensor: Tensor, what: str, error: type[FactorankError] = Permu
         raise error(f"{what} as an integer tensor (*batch, n), not as {tensor.dtype}")
     if tensor.ndim == 0:
         raise error(f"{what} as an integer tensor (*batch, n), not as a 0-d tensor")
+
+
+def check_dtype(dtype: torch.dtype, n: int) -> None:
+    """Refuse a dtype that cannot hold permutations of n items."""
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool or n - 1 > torch.iinfo(dtype).max:
+        raise PermutationError(
+            f"{dtype} cannot hold permutations of {n} items; use an integer dtype that can"
+        )
+
+
+def signed(tensor: Tensor, what: str = "expected") -> Tensor:
+    """The tensor; int64 if its whole numbers are unsigned ones of 16 to 64 bits, with which torch cannot
+    compute."""
+    if tensor.dtype not in (torch.uint16, torch.uint32, torch.uint64):
+        return tensor
+    wide = tensor.to(torch.int64)
+    if tensor.dtype == torch.uint64 and not cannot_check(wide) and bool((wide < 0).any()):
+        raise PermutationError(f"{what} permutations, but a number is 2^63 or more")
+    return wide
 
 
 def check_permutation(order: Tensor, what: str = "expected") -> None:

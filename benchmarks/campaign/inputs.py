@@ -120,12 +120,14 @@ def attempt(target: Target, random_numbers: random.Random) -> tuple[str, str]:
             warnings.simplefilter("ignore")
             answer = target.call(**arguments)
             fault = _fault(answer)
-    except fr.FactorankError:
-        return "refused", described
+    except fr.FactorankError as error:
+        timed = isinstance(error.__cause__, TimeoutError)
+        return ("taken" if timed else "refused"), described
     except OSError as error:
         return ("refused" if error.filename is not None or error.strerror else "raw"), described
-    except TimeoutError:
-        return "hung", described
+    except TimeoutError:  # who asks for a million million rounds gets them
+        long = any(isinstance(arguments[name], int) and arguments[name] > 10**6 for name in spoilt)
+        return ("taken" if long else "hung"), described
     except MemoryError:
         return "memory", described
     except Exception as error:
@@ -182,9 +184,9 @@ def _fault(answer: Any) -> str:
     """What is wrong with an answer that can be seen without knowing the right one."""
     if isinstance(answer, float) and math.isnan(answer):
         return "NaN"
-    if isinstance(answer, Tensor) and answer.device.type != "meta":
-        if answer.is_floating_point() and bool(answer.isnan().any()):
-            return "NaN"
+    real = isinstance(answer, Tensor) and answer.device.type != "meta" and answer.is_floating_point()
+    if real and bool(answer.isnan().any()):
+        return "NaN"
     if isinstance(answer, fr.PermutationDistribution) and answer.n <= 64:
         drawn = answer.sample((2,), generator=torch.Generator().manual_seed(0))
         if not bool(fr.is_permutation(drawn).all()):

@@ -11,6 +11,7 @@ from factorank.commands._options import options_for
 from factorank.commands._processes import first_process, say
 from factorank.commands._rerank_text import lead_text, training_line
 from factorank.commands._text import counted
+from factorank.signals import exit_code
 
 
 @dataclass(kw_only=True)
@@ -109,7 +110,7 @@ class RerankFit:
         assert result is not None
         if result.stopped == "interrupted":
             print(f"stopped; the same command goes on from {self.out}", file=sys.stderr)
-            return 130
+            return exit_code()
         say(str(result))
         say(f"written to {self.out}; factorank rerank eval {self.out} measures it")
         if first_process():

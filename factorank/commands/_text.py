@@ -1,8 +1,15 @@
 """Plain text: aligned tables for the terminal, with no colour codes, and the command line itself."""
 
+import re
 import sys
 import unicodedata
 from collections.abc import Sequence
+from typing import Any, TextIO
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters that steer a terminal or turn the direction of text; not tabs and line ends."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "", indent: int = 2) -> str:
@@ -72,6 +79,29 @@ def width(text: str) -> int:
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
     )
+
+
+def visible(text: str) -> str:
+    """A stranger's words as a terminal may show them: control characters become visible and do nothing.
+
+    >>> print(visible("Heat" + chr(27) + "[31m (1995)" + chr(7)))
+    Heat�[31m (1995)�
+    """
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+class PlainStream:
+    """A stream that shows every text as :func:`visible` does; commands print to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(visible(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def command_line() -> str:

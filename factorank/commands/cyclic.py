@@ -9,6 +9,7 @@ from factorank.commands._options import options_for
 from factorank.commands._processes import check_jobs, finished, first_process, processes, say
 from factorank.commands._text import command_line, counted, percent, table
 from factorank.errors import FactorankError
+from factorank.signals import exit_code
 
 SMALL = 64
 """Up to this width a step on a CPU is quicker on one thread than when its parts are handed out to several."""
@@ -92,7 +93,7 @@ class Cyclic:
                     say(f"[{len(scored)}/{len(listed)}] {law.name}: {took}")
         except KeyboardInterrupt:
             say(f"stopped; the same command goes on from {out / 'laws'}")
-            return 130
+            return exit_code()
         if first_process() and self.watch:
             about |= {"dropout": size.dropout, "weight_decay": size.weight_decay}
             curves = [row | about for law in listed for row in cyclic.curve(law, size, out / "laws")]

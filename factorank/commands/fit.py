@@ -8,6 +8,7 @@ from typing import Any, Literal
 from factorank.commands._fit_report import report
 from factorank.commands._options import Family, RankingsFile, check_least, options_for
 from factorank.commands._text import command_line
+from factorank.errors import FactorankError
 
 
 @dataclass(kw_only=True)
@@ -68,15 +69,19 @@ class Fit(RankingsFile):
         facts |= votes.summary(law, rankings, self.unranked, refits, generator)
         test = votes.against_smaller(law, rankings, settings, generator)
         facts["likelihood_ratio"] = None if test is None else asdict(test)
-        print(rankings.read_as + "\n")
-        print(report(facts))
+        files, problem = "law.json, law.safetensors, fit.json", ""
         with folder_made_whole(out) as folder:
             write_law(law, folder, rankings.items)
             write_json(folder / "fit.json", facts)
             if self.picture:
                 from factorank.figures import fit_figure, goodness_figure
 
-                fit_figure(facts, folder / "fit.png")
-                goodness_figure(facts, folder / "goodness.png")
-        files = "law.json, law.safetensors, fit.json" + (", fit.png, goodness.png" if self.picture else "")
-        print(f"\nsaved in {out}: {files}")
+                try:
+                    fit_figure(facts, folder / "fit.png")
+                    goodness_figure(facts, folder / "goodness.png")
+                    files += ", fit.png, goodness.png"
+                except FactorankError as error:  # what was fitted is kept all the same
+                    problem = f"; no pictures: {error}"
+        print(rankings.read_as + "\n")
+        print(report(facts))
+        print(f"\nsaved in {out}: {files}{problem}")

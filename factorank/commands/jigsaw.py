@@ -12,6 +12,7 @@ from factorank.commands._options import Unmask, check_least, option_name, option
 from factorank.commands._processes import first_process, say
 from factorank.commands._text import command_line, counted, percent, table
 from factorank.errors import FactorankError
+from factorank.signals import exit_code
 
 if TYPE_CHECKING:
     from factorank.jigsaw import Pictures
@@ -120,7 +121,7 @@ class JigsawTrain(ScoringOptions):
             raise FactorankError(f"{other}; choose another --label or --out, or say {options}") from None
         if not rows:
             say(f"stopped; the same command goes on from {self.out / chosen.name}")
-            return 130
+            return exit_code()
         if first_process():
             print("\n" + scores_table(rows))
             if not finished:

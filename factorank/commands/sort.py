@@ -10,6 +10,7 @@ from factorank.commands._options import check_least
 from factorank.commands._processes import check_jobs, finished, say
 from factorank.commands._text import command_line, percent, table
 from factorank.errors import FactorankError
+from factorank.signals import exit_code
 
 MOST_LAYERS = 13
 """Convolutions without padding that a digit of 28 pixels has room for."""
@@ -77,7 +78,7 @@ class SortTrain:
             write_results(self.out / "sort.jsonl", gather_rows(self.out, "rows"))
         rows = gather_rows(self.out, "rows")
         if not rows:
-            return 130
+            return exit_code()
         print("\n" + rows_table([row for row in rows if row["split"] == "test"]))
         print(f"\nwritten to {self.out}: the models, sort.jsonl")
         return 0

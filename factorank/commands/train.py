@@ -9,6 +9,7 @@ from factorank.commands._options import RankingsTable, check_least, options_for
 from factorank.commands._processes import first_process, say
 from factorank.commands._text import command_line, counted, table
 from factorank.errors import FactorankError
+from factorank.signals import exit_code
 
 if TYPE_CHECKING:
     import torch
@@ -154,7 +155,7 @@ class Train(RankingsTable):
         if result.stopped in ("interrupted", "max_seconds"):
             print(f"stopped at step {result.steps} of {settings.steps}; the same command goes on from there")
         print(f"saved in {out}; factorank sample {out} draws from it, factorank score {out} FILE scores")
-        return 130 if result.stopped == "interrupted" else 0
+        return exit_code() if result.stopped == "interrupted" else 0
 
 
 def advice(networks: "Networks") -> str:

@@ -9,6 +9,7 @@ import tyro
 from factorank.commands._options import Unmask, check_least
 from factorank.commands._text import command_line, percent, table
 from factorank.errors import FactorankError
+from factorank.signals import exit_code
 
 if TYPE_CHECKING:
     from factorank.models import PermutationModel
@@ -57,7 +58,7 @@ class Unscramble:
                 unscramble.check_letters(self.letters, max(map(len, words)))
             model = self.fit(words)
             if model is None:
-                return 130
+                return exit_code()
             if not self.letters:
                 return 0
             print()

@@ -6,11 +6,13 @@ the publisher's file before it is read, so that a cut-off download or another ed
 """
 
 import hashlib
+import lzma
 import os
 import shutil
 import tarfile
 import tempfile
 import urllib.request
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +95,7 @@ def _fetch(data: Published, base: Path) -> None:
                 for name in data.files:  # no others: paths in the archive are not followed
                     if member := tar.extractfile(f"{data.folder}/{name}"):
                         (aside / name).write_bytes(member.read())
-        except (KeyError, EOFError, OSError, tarfile.TarError) as error:
+        except (KeyError, EOFError, OSError, tarfile.TarError, zlib.error, lzma.LZMAError) as error:
             fault = str(error).partition("\n")[0]
             sent = f"what {data.url} sent is not the archive of {data.title} ({fault})"
             raise FactorankError(f"{sent}; {data.advice}") from None

@@ -20,6 +20,8 @@ LARGEST = 100_000_000
 LARGEST_JPEG = 250_000_000
 """The most pixels of a JPEG, above the 200 million of today's phones. A JPEG that is stored in several passes
 is held in memory whole, at six bytes a pixel, even if it is read at a fraction."""
+LARGEST_FILE = 1 << 29
+"""The most bytes of a file that is read as a picture."""
 SIDE_READ = 4096
 """A JPEG whose shorter side is at least twice this is read at a fraction: no puzzle shows more."""
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"}
@@ -50,6 +52,10 @@ def read_picture(path: str | os.PathLike[str]) -> np.ndarray:
     pillow = _pillow()
     if Path(path).is_dir():
         raise FactorankError(f"{path}: a folder, not a picture")
+    if (size := os.stat(path).st_size) > LARGEST_FILE:
+        raise FactorankError(
+            f"{path}: {size:,} bytes, more than the {LARGEST_FILE:,} of a picture that is read"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a size below our own limit, of odd metadata
@@ -69,6 +75,8 @@ def read_picture(path: str | os.PathLike[str]) -> np.ndarray:
         raise FactorankError(f"{path}: not a picture that can be read") from None
     except FactorankError:
         raise
+    except MemoryError:
+        raise FactorankError(f"{path}: the picture is too large for the memory of this machine") from None
     except (OSError, *DAMAGED) as error:
         if isinstance(error, OSError) and error.filename is not None:  # no such file, no permission
             raise

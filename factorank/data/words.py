@@ -11,6 +11,7 @@ from itertools import permutations, product
 from pathlib import Path
 
 from factorank.errors import FactorankError
+from factorank.reading import read_text
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SHIPPED = Path(__file__).with_name("words.txt")
@@ -22,7 +23,7 @@ def read_words(path: str | os.PathLike[str] = SHIPPED) -> list[str]:
     >>> {"forest", "fortes", "foster", "softer"} <= set(read_words())
     True
     """
-    words = Path(path).read_text(encoding="utf-8").split()
+    words = read_text(path).split()
     for number, word in enumerate(words, start=1):
         if not set(word) <= set(LETTERS):
             raise FactorankError(f"{path}: word {number}, {word!r}, holds more than the letters a..z")

@@ -21,6 +21,11 @@ class _Permutation(constraints.Constraint):
         return is_permutation(value)
 
 
+class _FiniteNonnegative(constraints.Constraint):
+    def check(self, value: Tensor) -> Tensor:
+        return value.isfinite() & (value >= 0)
+
+
 class _Finite(constraints.Constraint):
     def check(self, value: Tensor) -> Tensor:
         return value.isfinite()
@@ -31,7 +36,8 @@ permutation = _Permutation()
 _finite = _Finite()
 finite_vector = constraints.independent(_finite, 1)
 unit_vector = constraints.independent(constraints.unit_interval, 1)
-nonnegative_vector = constraints.independent(constraints.nonnegative, 1)
+_finite_nonnegative = _FiniteNonnegative()
+nonnegative_vector = constraints.independent(_finite_nonnegative, 1)
 
 
 def check_orders(law: str, order: Tensor, n: int, batch_shape: torch.Size) -> None:
@@ -69,6 +75,7 @@ _ALLOWED: dict[constraints.Constraint, str] = {
     constraints.unit_interval: "between 0 and 1",
     constraints.nonnegative: "of 0 or more",
     _finite: "that are finite",
+    _finite_nonnegative: "that are finite and of 0 or more",
 }
 
 
@@ -97,8 +104,15 @@ def as_orders(orders: Sequence[Any] | Tensor, what: str, like: object = None) ->
 
 
 def as_reals(value: float | Sequence[Any] | Tensor, like: Tensor | None = None) -> Tensor:
-    """A real parameter as a floating tensor, on the device of ``like`` unless it is a tensor already."""
+    """A real parameter as a floating tensor, on the device of ``like`` unless it is a tensor already.
+
+    Numbers of half precision become float32: the log-probabilities of long orders do not fit into them.
+    """
     if isinstance(value, Tensor):
+        if value.is_complex():
+            raise DistributionError(f"a law takes real parameters, not {value.dtype}")
+        if value.dtype in (torch.float16, torch.bfloat16):
+            return value.float()
         return value if value.is_floating_point() else value.to(torch.get_default_dtype())
     return torch.as_tensor(
         value, dtype=torch.get_default_dtype(), device=None if like is None else like.device

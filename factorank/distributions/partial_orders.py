@@ -9,7 +9,7 @@ from torch import Tensor
 from factorank.distributions.fitting.checks import Unranked, padded_orders, ranks_of_padded
 from factorank.distributions.fitting.graphs import closure
 from factorank.errors import FactorankError
-from factorank.permutations import check_integer, check_permutation, inverse
+from factorank.permutations import check_integer, check_permutation, inverse, signed
 
 
 class PartialOrderError(FactorankError):
@@ -77,6 +77,7 @@ class PartialOrders:
                 [0, 0, 0]], dtype=torch.int32)
         """
         check_integer(ranks, "PartialOrders takes ranks", PartialOrderError)
+        ranks = signed(ranks, "PartialOrders takes")
         rows = ranks.reshape(-1, ranks.shape[-1]).to(torch.int64)
         if bool((rows < -1).any()):
             row, item = (rows < -1).nonzero()[0].tolist()
@@ -101,6 +102,7 @@ class PartialOrders:
         if triples.numel() == 0:
             triples = triples.to(torch.int64).reshape(0, 3)
         check_integer(triples, "PartialOrders takes preferences", PartialOrderError)
+        triples = signed(triples, "PartialOrders takes")
         if triples.ndim != 2 or triples.shape[1] != 3:
             raise PartialOrderError(
                 f"preferences are rows (voter, winner, loser), not {tuple(triples.shape)}"

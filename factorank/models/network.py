@@ -4,6 +4,8 @@ Leading dimensions of codes ``(*rows, n)`` and of the context broadcast, so that
 share its tokens.
 """
 
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -180,15 +182,32 @@ class Network(nn.Module):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Dropout and the like off, for as long as the block lasts."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
+    """Dropout and the like off, for as long as the block lasts, in all threads that are in such a block.
+
+    The flags belong to the model, which threads share: the first to come turns them, the last to go back.
+    """
+    with _turning:
+        inside, training = _evaluated.get(model, (0, []))
+        if not inside:
+            training = [module for module in model.modules() if module.training]
+            for module in training:
+                module.training = False
+        _evaluated[model] = (inside + 1, training)
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        with _turning:
+            inside, training = _evaluated.pop(model)
+            if inside > 1:
+                _evaluated[model] = (inside - 1, training)
+            else:
+                for module in training:
+                    module.training = True
+
+
+_turning = threading.Lock()
+_evaluated: weakref.WeakKeyDictionary[nn.Module, tuple[int, list[nn.Module]]] = weakref.WeakKeyDictionary()
+"""Models that are being evaluated: in how many blocks, and what is put back into training mode."""
 
 
 def _as_rows(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:

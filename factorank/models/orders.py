@@ -16,6 +16,7 @@ from factorank.permutations import (
     check_permutation,
     inverse,
     row_name,
+    signed,
     whole_number,
 )
 
@@ -33,6 +34,7 @@ def encoded(
     faulty orders are refused at once.
     """
     check_length(order, model.n)
+    order = signed(order, "the model takes")
     padded = model.padded
     if check_rows and order.device.type == "cpu" and not cannot_check(order):
         if model.place_of is None:
@@ -100,6 +102,7 @@ def check(model: "PermutationModel", order: Tensor, *, sequences: bool = False) 
     check_length(order, model.n)
     if cannot_check(order):
         return model.padded
+    order = signed(order, "the model takes")
     if order.numel() == 0:
         return False
     negative = order < 0

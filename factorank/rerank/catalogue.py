@@ -2,11 +2,11 @@
 
 import csv
 import difflib
+import io
 import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from factorank.errors import FactorankError, RatingsError
+from factorank.reading import read_text
 
 Item = Hashable
 """An item as a user names it: an id, as text or number, or a title."""
@@ -111,7 +112,7 @@ def read_user(path: str | os.PathLike[str]) -> list[str] | dict[str, float]:
 
     An item on two lines is refused, as is a rating that is no number.
     """
-    with Path(path).open(newline="", encoding="utf-8-sig") as file:
+    with io.StringIO(read_text(path, error=RatingsError)) as file:
         lines = csv.DictReader(file)
         columns = [str(name).strip().lower() for name in lines.fieldnames or ()]
         if "item" not in columns:
@@ -120,6 +121,10 @@ def read_user(path: str | os.PathLike[str]) -> list[str] | dict[str, float]:
         ratings: dict[str, float] = {}
         for line in lines:
             where, item = f"{path}:{lines.line_num}:", (line["item"] or "").strip()
+            if None in line or None in line.values():
+                raise RatingsError(
+                    f"{where} the line does not have {len(columns)} cells as the first one has"
+                )
             if not item:
                 raise RatingsError(f"{where} there is no item")
             if item in ratings:

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.data import default_collate
 
 from factorank.errors import PermutationError, TrainingError
-from factorank.permutations import check_integer, check_permutation
+from factorank.permutations import check_integer, check_permutation, signed
 from factorank.training.random_streams import stream_seed
 
 Batch = tuple[Tensor, Any]
@@ -133,9 +133,10 @@ def check_orders(order: Tensor, n: int | None, what: str) -> None:
 def as_pair(batch: Any) -> Batch:
     """A batch as (order, context), the context None where there is none."""
     if isinstance(batch, Tensor):
-        return batch, None
+        return signed(batch, "the data are"), None
     if isinstance(batch, tuple | list) and batch and isinstance(batch[0], Tensor):
         order, *rest = batch
+        order = signed(order, "the data are")
         return order, (None if not rest else rest[0] if len(rest) == 1 else tuple(rest))
     raise TrainingError(f"a batch is orders or a pair (orders, context), not a {type(batch).__name__}")
 

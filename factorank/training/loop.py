@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from factorank.errors import TrainingError
+from factorank.signals import interruptions
 from factorank.training import checkpoints
 from factorank.training.checkpoints import Checkpoint
 from factorank.training.held_out import BITS, Best, HeldOut
 from factorank.training.optimizers.average import copy_into, holding
-from factorank.training.processes import interruptions
 from factorank.training.progress import Lines, progress
 from factorank.training.run_folder import Metrics
 from factorank.training.step import Step

@@ -3,11 +3,8 @@
 import atexit
 import logging
 import os
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import FrameType
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -106,29 +103,6 @@ def is_first_process() -> bool:
     """Whether this process writes: the first of those that train together, or the only one."""
     together = torch.distributed.is_available() and torch.distributed.is_initialized()
     return not together or torch.distributed.get_rank() == 0
-
-
-@contextmanager
-def interruptions() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C or SIGTERM into a set event; a second one acts as it did before."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
-        yield event
-        return
-    handlers = ((int(number), signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM))
-    before = {number: handler for number, handler in handlers if handler is not signal.SIG_IGN}
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        event.set()
-        signal.signal(number, before[number] or signal.SIG_DFL)
-
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _launched() -> bool:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from factorank.errors import ModelError
+from factorank.models.network import evaluating
 from factorank.models.saving import read_module, rebuilt, write_module
 from factorank.votes.selection_law import SelectionLaw
 
@@ -100,12 +101,8 @@ class SelectionModel(nn.Module):
         return SelectionLaw(self._evaluated, self.n, self.from_end, self.last.weight.device)
 
     def _evaluated(self, picked: Tensor, last: Tensor) -> Tensor:
-        training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             return self.choices(picked, last)
-        finally:
-            self.train(training)
 
     def config(self) -> dict[str, Any]:
         """What rebuilds the model, without its weights, as JSON can hold it."""

@@ -1,5 +1,6 @@
 """The file that holds ratings: on disk, in a folder, or in a zip as publishers offer them."""
 
+import lzma
 import shutil
 import tempfile
 import zipfile
@@ -14,6 +15,8 @@ from factorank.errors import RatingsError
 NAMES = ("ratings.dat", "ratings.csv", "ratings.parquet", "u.data")
 """Files of ratings, by the names that publishers give them."""
 ENDINGS = (".csv", ".parquet", ".tsv", ".npz", ".npy", ".dat", ".txt", ".data", ".xls", ".xlsx")
+MOST_TIMES, SMALL = 100, 1 << 26
+"""A file in a zip is unpacked to at most so many times its packed size, or to so many bytes."""
 Source = Path | zipfile.Path
 """A file on disk, or a member of a zip on disk."""
 
@@ -32,7 +35,12 @@ def find_ratings(path: Path) -> Source:
     with _damage(path):
         archive = zipfile.ZipFile(path)
     names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
-    return zipfile.Path(archive, _choose(names, path, "zip"))
+    name = _choose(names, path, "zip")
+    member = archive.getinfo(name)
+    if member.file_size > max(MOST_TIMES * member.compress_size, SMALL):
+        size = f"{name} unpacks to {member.file_size:,} bytes, more than {MOST_TIMES} times what it is packed"
+        raise RatingsError(f"{path}: {size}; unpack it yourself if you trust it")
+    return zipfile.Path(archive, name)
 
 
 def read(source: Source, size: int = -1) -> bytes:
@@ -87,5 +95,9 @@ def _choose(names: list[str], where: Path, kind: str) -> str:
 def _damage(source: Source) -> Iterator[None]:
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (RuntimeError, NotImplementedError) as error:  # a password, or a way of packing that is not known
+        raise RatingsError(f"{source}: a zip that cannot be unpacked here: {error}") from None
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError) as error:
+        if isinstance(error, RatingsError):
+            raise
         raise RatingsError(f"{source}: damaged or downloaded only in part, fetch it again: {error}") from None

@@ -59,9 +59,8 @@ def read_items(source: Source, item: str | None) -> ItemTable:
 
     Numbers are centred and divided by their standard deviation; a missing number counts as the mean.
     """
-    import polars
-
-    with on_disk(source) as path:
+    polars = polars_module(source, RatingsError)
+    with on_disk(source) as path, error_names(source, RatingsError, "not a table of items"):
         frame = _scan(path, source, least=2, inferred=None)[0].collect()
     names = frame.columns
     key = item if item in names else _guess(names, (*COLUMN_NAMES["item"], "id"))

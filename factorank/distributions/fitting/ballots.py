@@ -18,7 +18,7 @@ from factorank.distributions.fitting.checks import (
 )
 from factorank.distributions.fitting.errors import FitError
 from factorank.distributions.partial_orders import PartialOrders
-from factorank.permutations import check_integer
+from factorank.permutations import check_integer, signed
 
 Votes = Tensor | Rankings | PartialOrders
 """Orders ``(*batch, n)``, which may end in -1; rankings of named items; or partial orders."""
@@ -101,6 +101,7 @@ def read_ballots(
     if unranked is None and items is not None:
         raise FitError("items= goes with unranked=, which says how the items left out are ranked")
     check_integer(votes, "a fit takes orders")
+    votes = signed(votes, "a fit takes")
     if unranked is None and not bool((votes == -1).any()):
         ranks = _inverse(complete_orders(votes))
     else:

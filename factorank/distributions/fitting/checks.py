@@ -9,7 +9,7 @@ from torch import Tensor
 
 from factorank.distributions.fitting.errors import FitError
 from factorank.errors import PermutationError
-from factorank.permutations import as_rows, check_integer, check_permutation, row_name
+from factorank.permutations import as_rows, check_integer, check_permutation, row_name, signed
 
 Unranked = Literal["below", "incomparable"]
 """The items that a ranking leaves out come after all listed ones, or are incomparable with them."""
@@ -18,6 +18,7 @@ Unranked = Literal["below", "incomparable"]
 def complete_orders(orders: Tensor) -> np.ndarray:
     """``orders`` ``(*batch, n)`` as int64 ``(rows, n)``, or an error that names the row."""
     check_integer(orders, "a fit takes orders")
+    orders = signed(orders, "a fit takes")
     _check_some(orders)
     _check_base(orders)
     check_permutation(orders, "a fit takes")
@@ -29,6 +30,7 @@ def padded_orders(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Orders that may end in -1, as int64 ``(rows, width)``, the length of each, and the number of items."""
     check_integer(orders, "a fit takes orders")
+    orders = signed(orders, "a fit takes")
     _check_some(orders)
     n = orders.shape[-1] if items is None else int(items)
     rows = as_rows(orders).to("cpu", torch.int64)

@@ -1,0 +1,129 @@
+"""The layer that checks arguments: errors of ours that name the parameter, for everything that is public."""
+
+import inspect
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+
+import factorank as fr
+from benchmarks.campaign import inputs, specimens
+from factorank import arguments, public
+
+
+@arguments.checked
+def example(
+    n: int,
+    share: float | None = None,
+    kind: Literal["a", "b"] = "a",
+    items: Sequence[int] = (),
+    act: Callable[[], None] | None = None,
+    flag: bool = False,
+    pair: tuple[int, int] = (1, 2),
+    path: Path | str = ".",
+) -> int:
+    return n
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"n": np.int8(3)},
+        {"n": torch.tensor(3)},
+        {"n": 3, "share": 1},
+        {"n": 3, "share": np.float32(0.5)},
+        {"n": 3, "share": torch.tensor(0.5)},
+        {"n": 3, "items": np.arange(3)},
+        {"n": 3, "items": torch.arange(3)},
+        {"n": 3, "items": range(3)},
+        {"n": 3, "act": print, "flag": True, "pair": [3, 4], "path": Path("x"), "kind": "b"},
+    ],
+)
+def test_what_may_be_meant_is_taken(right):
+    assert int(example(**right)) == 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n": "3"}, "n is a whole number, not '3'"),
+        ({"n": True}, "n is a whole number, not True"),
+        ({"n": 3.0}, "n is a whole number, not 3.0"),
+        ({"n": None}, "n is a whole number, not None"),
+        ({"n": 3, "share": "x"}, "share is a number or None, not 'x'"),
+        ({"n": 3, "share": 1j}, "share is a number or None, not 1j"),
+        ({"n": 3, "kind": "c"}, "kind is 'a' or 'b', not 'c'"),
+        ({"n": 3, "items": ["a"]}, "items is a sequence, not a list"),
+        ({"n": 3, "items": "abc"}, "items is a sequence, not 'abc'"),
+        ({"n": 3, "act": 4}, "act is a function or None, not 4"),
+        ({"n": 3, "flag": 1}, "flag is True or False, not 1"),
+        ({"n": 3, "pair": (1,)}, "pair is a sequence, not a tuple"),
+        ({"n": 3, "path": 5}, "not 5"),
+    ],
+)
+def test_the_error_names_the_parameter_and_is_a_type_error(wrong, message):
+    with pytest.raises(fr.FactorankError, match=message) as caught:
+        example(**wrong)
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_the_functions_own_words_come_first():
+    with pytest.raises(fr.PermutationError, match="not as list"):
+        fr.inverse([0, 1])
+
+
+def test_what_fails_inside_is_an_error_of_ours_and_of_the_original_type():
+    @arguments.checked
+    def fails(kind: type) -> None:
+        raise kind("the words")
+
+    for kind in (RuntimeError, IndexError, TypeError, ZeroDivisionError):
+        with pytest.raises(fr.FactorankError, match="fails cannot take these arguments: the words") as caught:
+            fails(kind)
+        assert isinstance(caught.value, kind)
+        assert isinstance(pickle.loads(pickle.dumps(caught.value)), kind)
+    for kind in (MemoryError, KeyboardInterrupt, AssertionError, OSError):
+        with pytest.raises(kind) as caught:
+            fails(kind)
+        assert not isinstance(caught.value, fr.FactorankError)
+
+
+def test_everything_public_is_guarded():
+    for name in public.__all__:
+        value = getattr(fr, name)
+        if inspect.isfunction(value):
+            assert hasattr(value, "__checked__"), name
+        elif inspect.isclass(value) and not issubclass(value, BaseException):
+            own = vars(value).get("__init__")
+            assert own is None or hasattr(own, "__checked__"), name
+    for room in specimens.MODULES:
+        module = getattr(fr, room)
+        for name, value in vars(module).items():
+            own = [name] if getattr(value, "__module__", "") == module.__name__ and name[0] != "_" else []
+            if inspect.isfunction(value) and name in getattr(module, "__all__", own):
+                assert hasattr(value, "__checked__"), f"{room}.{name}"
+
+
+def test_signatures_and_compilation_stay():
+    assert list(inspect.signature(fr.kendall).parameters) == ["order", "other", "check"]
+    assert pickle.loads(pickle.dumps(fr.kendall)) is fr.kendall
+    compiled = torch.compile(lambda x: fr.losses.plackett_luce(x, torch.arange(3)), backend="eager")
+    torch.testing.assert_close(compiled(torch.rand(3)).shape, torch.Size([]))
+
+
+def test_a_short_campaign_of_bad_inputs():
+    """As `bench reliability` does a million times: nothing raw, nothing wrong accepted, no NaN answered."""
+    slow = ("Mixture.fit", "unscramble.", "Thurstone.fit", "jigsaw.", "load_ratings", "votes.")
+    chosen = [target for target in specimens.targets() if not target.name.startswith(slow)]
+    faults = []
+    for number in range(700):
+        outcome, described = inputs.attempt(chosen[number % len(chosen)], random.Random(number))
+        if outcome not in ("refused", "taken", "right"):
+            faults.append(f"{outcome}: {described}")
+    assert not faults, "\n".join(faults)
