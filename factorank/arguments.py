@@ -152,9 +152,9 @@ def test_of(hint: Any) -> Test:
             and len(value) == len(each)
             and all(test(part) for test, part in zip(each, value, strict=True))
         )
-    if kind.__module__ == "collections.abc" or kind in (list, tuple, set, frozenset):
-        if kind is Callable:
-            return callable
+    if kind is Callable:
+        return callable
+    if issubclass(kind, Iterable) and kind.__module__ in _GENERAL:
         inner = test_of(parts[0]) if parts else (lambda value: True)
         return lambda value: _several(value, inner, text=parts[:1] == (str,))
     return lambda value: isinstance(value, kind)
@@ -174,8 +174,14 @@ def described(hint: Any) -> str:
         return _WORDS[kind]
     if isinstance(kind, type) and issubclass(kind, Mapping):
         return "a mapping"
-    if getattr(kind, "__module__", "") == "collections.abc" or kind in (list, tuple, set, frozenset):
-        return "a function" if kind is Callable else "a sequence"
+    if kind is Callable:
+        return "a function"
+    if (
+        isinstance(kind, type)
+        and issubclass(kind, Iterable)
+        and kind.__module__ in ("collections.abc", "builtins")
+    ):
+        return "a sequence"
     return f"a {getattr(kind, '__name__', kind)}"
 
 
@@ -209,6 +215,7 @@ def is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
 
 
+_GENERAL = ("collections.abc", "builtins")
 _LEAVES: dict[Any, Test] = {
     int: is_whole,
     float: is_real,

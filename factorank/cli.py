@@ -92,7 +92,7 @@ def _run(arguments: list[str]) -> int:
         chosen.rest = passed_on
     try:
         if not 0 <= getattr(chosen, "seed", 0) < 2**63:
-            raise FactorankError(f"{{parameter}} is 0 to 2^63 - 1, not {chosen.seed}", parameter="seed")
+            raise FactorankError(f"{{parameter}} is from 0 to 2**63 - 1, not {chosen.seed}", parameter="seed")
         with contextlib.redirect_stdout(PlainStream(sys.stdout)):
             return chosen.run() or 0
     except FactorankError as error:

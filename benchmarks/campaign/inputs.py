@@ -11,8 +11,6 @@ import signal
 import types
 import typing
 import warnings
-from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -138,19 +136,9 @@ def attempt(target: Target, random_numbers: random.Random) -> tuple[str, str]:
     return ("accepted" if wrong else "taken"), described
 
 
-def campaign(
-    seed: int, count: int, note: Callable[[str, str], None], only: str | None = None
-) -> Counter[str]:
-    """So many calls, shared evenly among all targets; ``note`` is told of each that went wrong."""
-    counts: Counter[str] = Counter()
-    chosen = [target for target in targets() if only is None or only in target.name]
-    for number in range(count):
-        random_numbers = random.Random(f"{seed} {number}")
-        outcome, described = attempt(chosen[number % len(chosen)], random_numbers)
-        counts[outcome] += 1
-        if outcome not in ("refused", "taken", "right"):
-            note(outcome, described)
-    return counts
+def numbered(number: int, seed: int) -> tuple[str, str]:
+    """The attempt of this number; targets take turns."""
+    return attempt(targets()[number % len(targets())], random.Random(f"{seed} {number}"))
 
 
 def allows(hint: Any, value: Any) -> bool:

@@ -84,7 +84,7 @@ class Lists:
         """Which places of the list are observed, bool ``(rows, n)``."""
         return self.by_place(torch.ones_like(self.observed, dtype=torch.bool), False)
 
-    def by_place(self, values: Tensor, fill: float) -> Tensor:
+    def by_place(self, values: Tensor, fill: float | bool) -> Tensor:
         """Values ``(rows, r)`` of the observed items by their place in the list: ``(rows, n)``."""
         rows, n = self.items.shape
         at = torch.where(self.observed < 0, n, self.observed)

@@ -34,6 +34,9 @@ class Effort:
 
     def __post_init__(self) -> None:
         samples: object = self.samples
+        if isinstance(self.max_states, bool) or not isinstance(self.max_states, int) or self.max_states < 0:
+            fault = f"{{parameter}} is a whole number of 0 or more, not {self.max_states!r}"
+            raise DistributionError(fault, parameter="max_states")
         if isinstance(samples, bool) or not isinstance(samples, int) or samples < LEAST_ACCEPTED:
             raise DistributionError(
                 f"conditioning takes at least {LEAST_ACCEPTED} samples, a whole number, not {samples!r}"

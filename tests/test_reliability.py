@@ -1,0 +1,219 @@
+"""What once was silently wrong, lost, raw or costly, each a test; and a short form of `bench reliability`."""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+
+import factorank as fr
+from benchmarks.campaign import damage, kills, numbers, together
+from factorank import cli
+from factorank.commands._text import PlainStream, visible
+from factorank.data.pictures import read_picture
+from factorank.data.words import read_words
+from factorank.kernels import compiled
+from factorank.signals import exit_code, interruptions, terminable
+
+UNSIGNED = [torch.uint8, torch.uint16, torch.uint32, torch.uint64]
+ORDERS = fr.random_permutations(4, (30,), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_unsigned_integers_are_integers(dtype):
+    votes = ORDERS.to(dtype)
+    for family in (fr.Mallows, fr.PlackettLuce, fr.RIM, fr.GeneralizedMallows):
+        log_probs = [family.fit(orders).log_prob(ORDERS) for orders in (votes, ORDERS)]
+        torch.testing.assert_close(*log_probs)
+    assert torch.equal(fr.consensus(votes).order, fr.consensus(ORDERS).order)
+    assert torch.equal(fr.PartialOrders.from_ranks(votes).above, fr.PartialOrders.from_ranks(ORDERS).above)
+    torch.manual_seed(0)
+    model = fr.PermutationModel(4, "lehmer", width=8, depth=1, heads=1)
+    law = model.distribution(nfe=1)
+    assert torch.equal(law.log_prob(votes), law.log_prob(ORDERS))
+    assert fr.train(model, votes, steps=1, batch_size=4, device="cpu", progress=False).steps == 1
+
+
+def test_numbers_beyond_int64_are_refused():
+    huge = torch.tensor([[0, 1, 2**64 - 1]], dtype=torch.uint64)
+    for act in (fr.PlackettLuce.fit, fr.consensus, fr.Mallows.fit):
+        with pytest.raises(fr.FactorankError):
+            act(huge)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: fr.permutation_at(0, 300, dtype=torch.int8), "int8 cannot hold permutations of 300 items"),
+        (lambda: fr.Mallows([0, 1, 2], 0.5, weights=[1.0, torch.inf, 1.0]), "finite"),
+        (lambda: fr.PlackettLuce(torch.tensor([1 + 2j, 0])), "real parameters, not torch.complex64"),
+        (lambda: fr.Mallows([0, 1], torch.tensor(0.5 + 0.1j)), "real parameters"),
+        (lambda: fr.losses.plackett_luce(torch.rand(3), torch.tensor([0, -5, -5])), "there is -5"),
+        (lambda: fr.metrics.ndcg(torch.arange(2), torch.tensor([2.0, 1e6])), "finite gains"),
+        (lambda: fr.Mallows([0, 1], 0.5).condition(observed=[0, 1], samples=float("nan")), "samples"),
+        (lambda: fr.Mallows([0, 1], 0.5).condition(observed=[0, 1], max_states=-1), "max_states"),
+    ],
+)
+def test_what_was_silently_wrong_is_refused(act, message):
+    with pytest.raises(fr.FactorankError, match=message):
+        act()
+
+
+def test_half_precision_does_not_overflow():
+    law = fr.Mallows(torch.arange(600), torch.tensor(0.5, dtype=torch.float16))
+    exact = fr.Mallows(torch.arange(600), torch.tensor(0.5, dtype=torch.float64))
+    order = torch.arange(600).flip(0)
+    torch.testing.assert_close(law.log_prob(order).double(), exact.log_prob(order), rtol=1e-4, atol=1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "read", "message"),
+    [
+        ("user.csv", b"item,rating\n1,3,5\n", fr.rerank.read_user, "cells"),
+        ("user.csv", b"item,rating\n\xe9,3\n", fr.rerank.read_user, ":2: byte 0xe9 is not UTF-8"),
+        ("words", b"tea\n\xff\n", read_words, ":2: byte 0xff is not UTF-8"),
+        ("r.parquet", b"PAR1" + b"\xff" * 60, fr.load_ratings, "r.parquet"),
+        ("r.safetensors", b"\xff" * 60, fr.load_ratings, "damaged"),
+    ],
+)
+def test_files_that_raised_raw_errors_are_refused(tmp_path, name, content, read, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(fr.FactorankError, match=message):
+        read(tmp_path / name)
+
+
+def test_zips_that_are_locked_unknown_or_bombs_are_refused(tmp_path):
+    path = tmp_path / "r.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("ratings.csv", "user,item,rating\n" + "1,1,1\n" * 15_000_000)
+    with pytest.raises(fr.RatingsError, match="unpacks to 90,000,017 bytes, more than 100 times"):
+        fr.load_ratings(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ratings.csv", "user,item,rating\n1,1,1\n")
+    data = bytearray(path.read_bytes())
+    at, entry = data.index(b"PK\x03\x04"), data.index(b"PK\x01\x02")
+    for offset, value in ((6, 1), (8, 99)):  # encrypted; packed in a way that nobody knows
+        changed = bytearray(data)
+        changed[at + offset] = changed[entry + offset + 2] = value
+        path.write_bytes(changed)
+        with pytest.raises(fr.RatingsError, match="cannot be unpacked here"):
+            fr.load_ratings(path)
+
+
+def png(width, height):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(b"\0"))
+        + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize("name", ["picture.png", "picture.jpg", "picture.eps"])
+def test_postscript_starts_no_process_whatever_its_name(tmp_path, name):
+    (tmp_path / name).write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    )
+    with damage.watched() as started, pytest.raises(fr.FactorankError, match="not a picture"):
+        read_picture(tmp_path / name)
+    assert not started
+
+
+@pytest.mark.parametrize("size", [(100_000_000, 1), (2**31 - 1, 2**31 - 1), (200_000_000, 1)])
+def test_pictures_that_are_too_large_are_refused(tmp_path, size):
+    (tmp_path / "p.png").write_bytes(png(*size))
+    with pytest.raises(fr.FactorankError, match=r"p\.png: the picture"):
+        read_picture(tmp_path / "p.png")
+
+
+def test_strangers_words_do_not_steer_the_terminal(tmp_path, capsys):
+    assert visible("a\x1b[31m\x9b0m\u202eb\tc\n") == "a\ufffd[31m\ufffd0m\ufffdb\tc\n"
+    print("title \x1b]0;mine\x07", file=PlainStream(sys.stdout))
+    assert cli.main(["sample", str(tmp_path / "no\x1b[31mwhere")]) == 2
+    captured = capsys.readouterr()
+    assert "\x1b" not in captured.out + captured.err
+    assert "title" in captured.out
+
+
+def test_signals_have_their_exit_codes():
+    def sent(number, block):
+        try:
+            with terminable(), block() if block else terminable():
+                os.kill(os.getpid(), number)
+                threading.Event().wait(0.2)
+        except BaseException as error:
+            return type(error).__name__, exit_code()
+        return None, exit_code()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert sent(signal.SIGTERM, None) == ("Terminated", 143)
+        assert sent(signal.SIGINT, None) == ("KeyboardInterrupt", 130)
+        assert sent(signal.SIGTERM, interruptions) == (None, 143)
+        assert sent(signal.SIGINT, interruptions) == (None, 130)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("environment", [{"COLUMNS": "5"}, {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}])
+def test_help_ends_on_every_terminal(environment):
+    arguments = [sys.executable, "-m", "factorank", "sample", "--help"]
+    done = subprocess.run(
+        arguments, env=os.environ | environment, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0
+    assert b"--count" in done.stdout
+
+
+def test_a_seed_is_checked_before_anything_is_read(tmp_path, capsys):
+    assert cli.main(["sample", str(tmp_path), "--seed", str(10**23)]) == 2
+    assert "--seed is from 0 to 2**63 - 1" in capsys.readouterr().err
+
+
+def test_numba_has_a_private_place_where_nothing_can_be_written(monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    assert compiled.place_for_cache() is None
+    monkeypatch.setattr(compiled, "_writable", lambda folder: False)
+    place = Path(compiled.place_for_cache())
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert place.stat().st_uid == os.getuid()
+    place.rmdir()
+
+
+def test_threads_share_a_model_that_is_in_training_mode():
+    counts, faults = together.threads(24)
+    assert not faults
+    assert counts == {"right": 24 * 8}
+    model = together.model()
+    assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in damage.kinds()])
+def test_damaged_files(kind):
+    (chosen,) = [each for each in damage.kinds() if each.name == kind]
+    outcomes = [damage.attempt(chosen, number, 1) for number in range(12)]
+    wrong = [text for text in outcomes if text[0] in ("raw", "changed", "process started")]
+    assert not wrong
+
+
+def test_numerical_edges():
+    outcomes = [numbers.attempt(number, 1) for number in range(60)]
+    assert not [text for text in outcomes if text[0] in ("raw", "wrong answer")]
+
+
+@pytest.mark.parametrize("name", ["sample"])
+def test_killed_commands_lose_nothing(name):
+    (command,) = [each for each in kills.COMMANDS if each.name == name]
+    outcomes = [kills.attempt(command, number, 1) for number in range(4)]
+    assert not [text for text in outcomes if text[0] in ("raw", "lost")]
