@@ -62,8 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_part(part: str, wanted: int, seconds: float, seed: int, state: Path) -> dict[str, Any]:
     """Go on with a part until its attempts or the seconds are used up; its row."""
     file = state / f"{part}-{seed}.json"
-    before = read_object(file) if file.exists() else {"attempts": 0, "outcomes": {}, "seconds": 0.0}
-    counts, done, spent = Counter(before["outcomes"]), before["attempts"], before["seconds"]
+    before: dict[str, Any] = {"attempts": 0, "outcomes": {}, "seconds": 0.0}
+    if file.exists():
+        before = read_object(file)
+    counts: Counter[str] = Counter(before["outcomes"])
+    done, spent = int(before["attempts"]), float(before["seconds"])
     started = saved = time.monotonic()
     for outcome, described, number in _attempts(part, done, wanted, seed):
         done, counts[outcome] = number + 1, counts[outcome] + 1
@@ -79,13 +82,13 @@ def run_part(part: str, wanted: int, seconds: float, seed: int, state: Path) -> 
             break
     spent += time.monotonic() - started
     _save(file, done, counts, spent)
-    faults = sum(counts[name] for name in FAULTS)
-    row = {"experiment": "reliability", "part": part, "seed": seed, "attempts": done, "faults": faults}
+    wrong = sum(counts[name] for name in FAULTS)
+    row = {"experiment": "reliability", "part": part, "seed": seed, "attempts": done, "faults": wrong}
     return row | {"outcomes": json.dumps(dict(sorted(counts.items()))), "spent": round(spent, 1)}
 
 
 def _attempts(part: str, first: int, wanted: int, seed: int) -> Iterator[tuple[str, str, int]]:
-    from benchmarks.campaign import damage, inputs, kills, numbers, service, together
+    from benchmarks.campaign import damage, edges, inputs, kills, service, together
 
     if part in ("threads", "processes"):
         for number in range(first, wanted, 320 if part == "threads" else 4):
@@ -99,7 +102,7 @@ def _attempts(part: str, first: int, wanted: int, seed: int) -> Iterator[tuple[s
             damage.kinds()[number % len(damage.kinds())], number // len(damage.kinds()), seed
         ),
         "kills": lambda number: kills.attempt(kills.COMMANDS[number % len(kills.COMMANDS)], number, seed),
-        "numbers": lambda number: numbers.attempt(number, seed),
+        "numbers": lambda number: edges.attempt(number, seed),
         "service": lambda number: service.attempt(number, seed),
     }
     for number in range(first, wanted):

@@ -25,7 +25,7 @@ from factorank.errors import FactorankError
 Test = Callable[[Any], bool]
 INNER = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError)
 """What Python, torch and numpy raise if arguments do not fit one another."""
-CHANGING = ("save", "write", "train", "push", "export", "register", "learn")
+CHANGING = ("save", "write", "train", "push", "export", "learn")
 """How the names of functions begin that must not be tried with arguments of the wrong type."""
 LOOKED_AT = 1000
 """So many elements of a list are looked at."""
@@ -46,7 +46,7 @@ def guard(module: str, names: Iterable[str] | None = None) -> None:
         own = [(name, value) for name, value in vars(public).items() if not name.startswith("_")]
         names = [name for name, value in own if getattr(value, "__module__", None) == module]
     for name in names:
-        value = getattr(public, name)
+        value: Any = getattr(public, name)
         if not str(getattr(value, "__module__", "")).startswith("factorank"):
             continue
         if inspect.isfunction(value):
@@ -115,7 +115,8 @@ def checked(function: Any) -> Any:
         except INNER as error:
             if wrong is not None:
                 raise wrong from error
-            if (kind := _ours(type(error))) is None:
+            raised: Any = type(error)
+            if (kind := _ours(raised)) is None:
                 raise
             raise kind(f"{function.__qualname__} cannot take these arguments: {error}") from error
         if wrong is not None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import factorank as fr
-from benchmarks.campaign import damage, kills, numbers, together
+from benchmarks.campaign import damage, edges, kills, together
 from factorank import cli
 from factorank.commands._text import PlainStream, visible
 from factorank.data.pictures import read_picture
@@ -208,7 +208,7 @@ def test_damaged_files(kind):
 
 
 def test_numerical_edges():
-    outcomes = [numbers.attempt(number, 1) for number in range(60)]
+    outcomes = [edges.attempt(number, 1) for number in range(60)]
     assert not [text for text in outcomes if text[0] in ("raw", "wrong answer")]
 
 

@@ -49,7 +49,15 @@ def client() -> Any:
         for item in range(12)
     ]
     ratings = Ratings.from_rows(*map(list, zip(*rows, strict=True)))
-    small = {"n": 8, "shortest": 4, "width": 16, "depth": 1, "heads": 2, "rank": 2, "steps": 2}
+    small: dict[str, Any] = {
+        "n": 8,
+        "shortest": 4,
+        "width": 16,
+        "depth": 1,
+        "heads": 2,
+        "rank": 2,
+        "steps": 2,
+    }
     small |= {"batch_size": 16, "held_out": 16, "told": "order", "features": ("mean",)}
     setting = fr.rerank.preset("small", **small)
     ranker = fr.Ranker.fit(ratings, 0.2, setting=setting, device="cpu")

@@ -20,7 +20,7 @@ SKIPPED = {
     # They change the process for good.
     *("register_code", "register_context"),
 }
-METHODS = {
+METHODS: dict[str, dict[str, Any]] = {
     "sample": {"sample_shape": (2,)},
     "log_prob": {"order": torch.tensor([2, 0, 1, 3])},
     "condition": {"observed": [2, 0]},
@@ -151,7 +151,8 @@ def targets() -> list[Target]:
         own = {"orders": orders()} | ({"components": 2} if family == "Mixture" else {})
         listed.append(Target(f"{family}.fit", fit, own, _hints(fit)))
     model = fr.PermutationModel(4, "insertion", width=8, depth=1, heads=1).eval()
-    for method, arguments in (("distribution", {"nfe": 2}), ("loss", {"order": orders()})):
+    calls: dict[str, dict[str, Any]] = {"distribution": {"nfe": 2}, "loss": {"order": orders()}}
+    for method, arguments in calls.items():
         bound = getattr(model, method)
         listed.append(Target(f"PermutationModel.{method}", bound, arguments, _hints(bound)))
     return listed

@@ -97,7 +97,7 @@ def test_refusals(tmp_path):
         ({"heads": "many"}, "at least 1, not .many."),
         ({"reference": [[0, 1]]}, "reference: .* is not list"),
         ({"context": [1]}, "context: .* is not dict"),
-        ({"context": {"name": "items", "options": {"items": -5, "width": 16}}}, "describes no such model"),
+        ({"context": {"name": "items", "options": {"items": -5, "width": 16}}}, "negative dimension"),
         ({"context": {"name": "nowhere", "options": {}}}, "no context encoder 'nowhere'"),
     ]:
         change(**values)
