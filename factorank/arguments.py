@@ -50,12 +50,10 @@ def guard(module: str, names: Iterable[str] | None = None) -> None:
         if not str(getattr(value, "__module__", "")).startswith("factorank"):
             continue
         if inspect.isfunction(value):
-            home = sys.modules[value.__module__]
-            guarded = checked(value)
-            if getattr(home, value.__name__, None) is value:
-                setattr(home, value.__name__, guarded)
-            current = getattr(home, value.__name__, guarded)
-            setattr(public, name, current if getattr(current, "__wrapped__", None) is value else guarded)
+            home, own_name, guarded = sys.modules[value.__module__], value.__name__, checked(value)
+            if getattr(home, own_name, None) is value:
+                setattr(home, own_name, guarded)
+            setattr(public, name, guarded)
         elif inspect.isclass(value) and not issubclass(value, BaseException):
             for parent in value.__mro__:
                 if parent.__module__.startswith("factorank"):
@@ -77,6 +75,8 @@ def checked(function: Any) -> Any:
     """
     if hasattr(function, "__checked__"):
         return function
+    if "__guarded__" in vars(function):
+        return function.__guarded__
     tests: dict[str, tuple[Test, str]] = {}
     order: list[str] = []
     ready = False
@@ -124,6 +124,7 @@ def checked(function: Any) -> Any:
         return answer
 
     wrapper.__checked__ = True  # type: ignore[attr-defined]
+    function.__guarded__ = wrapper
     return wrapper
 
 

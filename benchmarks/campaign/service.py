@@ -58,7 +58,7 @@ def client() -> Any:
         "rank": 2,
         "steps": 2,
     }
-    small |= {"batch_size": 16, "held_out": 16, "told": "order", "features": ("mean",)}
+    small |= {"steps": 2, "batch_size": 16, "held_out": 16, "told": "order", "features": ("mean",)}
     setting = fr.rerank.preset("small", **small)
     ranker = fr.Ranker.fit(ratings, 0.2, setting=setting, device="cpu")
     opened = TestClient(create_app(ranker, Limits(body=20_000)), raise_server_exceptions=False)
