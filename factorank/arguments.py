@@ -1,9 +1,9 @@
-"""The one layer that checks the arguments of public functions, constructors and methods by their annotations.
+"""The one layer around public functions, constructors and methods that turns raw errors into ours.
 
-:func:`guard` puts it around everything that is public; calls inside the library go past it where they can. An
-argument of a type that the signature does not name is refused by an :class:`ArgumentTypeError` that names the
-parameter. What fails inside all the same, because arguments do not fit one another, is raised as an error of
-ours that is of the original type, too: ``except RuntimeError`` goes on to work.
+:func:`guard` puts it around everything that is public; calls inside the library go past it where they can. If
+a call fails with an error of Python, torch or numpy, the arguments are compared with the annotations: one of
+a type that the signature does not name is blamed by an :class:`ArgumentTypeError`. Else arguments do not fit
+one another, and the error of ours is of the original type, too: ``except RuntimeError`` goes on to work.
 """
 
 import functools
@@ -25,8 +25,6 @@ from factorank.errors import FactorankError
 Test = Callable[[Any], bool]
 INNER = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError)
 """What Python, torch and numpy raise if arguments do not fit one another."""
-CHANGING = ("save", "write", "train", "push", "export", "learn")
-"""How the names of functions begin that must not be tried with arguments of the wrong type."""
 LOOKED_AT = 1000
 """So many elements of a list are looked at."""
 
@@ -61,7 +59,7 @@ def guard(module: str, names: Iterable[str] | None = None) -> None:
 
 
 def checked(function: Any) -> Any:
-    """The function with its arguments checked by their annotations.
+    """The function with raw errors as errors of ours, which name an argument of the wrong type.
 
     >>> @checked
     ... def repeat(word: str, times: int = 2) -> str:
@@ -98,30 +96,21 @@ def checked(function: Any) -> Any:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return function(*args, **kwargs)
-        if not ready:
-            prepare()
-        wrong = None
-        for name, value in (*zip(order, args, strict=False), *kwargs.items()):
-            if name in tests and not tests[name][0](value):
-                fault = f"{{parameter}} is {tests[name][1]}, not {shown(value)}"
-                wrong = ArgumentTypeError(fault, parameter=name)
-                break
-        if wrong is not None and function.__name__.startswith(CHANGING):
-            raise wrong
         try:
-            answer = function(*args, **kwargs)
+            return function(*args, **kwargs)
         except FactorankError:  # the function's own words say more
             raise
         except INNER as error:
-            if wrong is not None:
-                raise wrong from error
+            if not ready:
+                prepare()
+            for name, value in (*zip(order, args, strict=False), *kwargs.items()):
+                if name in tests and not tests[name][0](value):
+                    fault = f"{{parameter}} is {tests[name][1]}, not {shown(value)}"
+                    raise ArgumentTypeError(fault, parameter=name) from error
             raised: Any = type(error)
             if (kind := _ours(raised)) is None:
                 raise
             raise kind(f"{function.__qualname__} cannot take these arguments: {error}") from error
-        if wrong is not None:
-            raise wrong
-        return answer
 
     wrapper.__checked__ = True  # type: ignore[attr-defined]
     function.__guarded__ = wrapper

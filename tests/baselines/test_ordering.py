@@ -1,7 +1,5 @@
 """One contract for the neural baselines: shapes, training, files, refusals, compiled and captured losses."""
 
-import json
-
 import pytest
 import torch
 from torch import nn
@@ -9,7 +7,8 @@ from torch import nn
 import factorank as fr
 from factorank.baselines import GumbelSinkhorn, RiffleDiffusion
 from factorank.baselines.ordering import OrderingModel
-from factorank.errors import ModelError, PermutationError
+from factorank.errors import FactorankError, ModelError, PermutationError
+from factorank.sealed import read_sealed, write_sealed
 
 CASES = {
     "gumbel-sinkhorn": (GumbelSinkhorn, {}),
@@ -159,22 +158,22 @@ def test_damaged_files_are_refused(tmp_path):
     build("gumbel-sinkhorn").save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="kind 'gumbel-sinkhorn', not 'riffle-diffusion'"):
         RiffleDiffusion.from_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
+    config, files = read_sealed(tmp_path, "config.json", ModelError, "a baseline")
     for change, message in (
-        ({"version": 9}, "version 9"),
+        ({"version": 9}, "its version is 9"),
         ({"format": "x"}, "does not describe"),
         ({"n": 5}, "do not fit"),
-        ({"colour": "red"}, "does not fit GumbelSinkhorn"),
+        ({"colour": "red"}, "colour"),
     ):
-        (tmp_path / "config.json").write_text(json.dumps(config | change))
-        with pytest.raises(ModelError, match=message):
+        write_sealed(tmp_path, "config.json", config | change, files)
+        with pytest.raises(FactorankError, match=message):
             GumbelSinkhorn.from_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(config | {"kind": "other"}))
+    write_sealed(tmp_path, "config.json", config | {"kind": "other"}, files)
     with pytest.raises(ModelError, match="kind 'other', not 'gumbel-sinkhorn' or 'riffle-diffusion'"):
         OrderingModel.from_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    write_sealed(tmp_path, "config.json", config, files)
     (tmp_path / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="7 bytes and should have"):
         GumbelSinkhorn.from_pretrained(tmp_path)
 
 
