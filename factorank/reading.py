@@ -29,7 +29,7 @@ PathLike = str | os.PathLike[str]
 def read_bytes(path: PathLike, *, most: int, error: type[FactorankError] = FactorankError) -> bytes:
     """The bytes of a file; ``OSError`` if there is none that can be read, ``error`` if it is too large."""
     parts, length = [], 0
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:  # a number would be an open file of the process
         part = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)  # a pipe or device has no size
         while part:
             parts.append(part)

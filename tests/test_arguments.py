@@ -125,7 +125,16 @@ def test_signatures_and_compilation_stay():
 
 def test_a_short_campaign_of_bad_inputs():
     """As `bench reliability` does a million times: nothing raw, no NaN answered."""
-    slow = ("Mixture.fit", "unscramble.", "Thurstone.fit", "jigsaw.", "load_ratings", "votes.")
+    slow = (
+        "Mixture.fit",
+        "unscramble.",
+        "Thurstone.fit",
+        "jigsaw.",
+        "load_ratings",
+        "votes.",
+        "baselines.denoising",
+        "PermutationModel.dist",
+    )
     chosen = [target for target in specimens.targets() if not target.name.startswith(slow)]
     faults = []
     for number in range(700):

@@ -203,4 +203,5 @@ def _hints(function: Any) -> dict[str, Any]:
     hints.pop("return", None)
     hints.pop("check", None)  # check=False says that the caller has checked
     hints.pop("validate_args", None)
+    hints.pop("_instance", None)  # torch's own, of `expand`
     return hints
