@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 
-import hypothesis  # noqa: F401
 import numba  # noqa: F401
 import pytest
 import scipy.stats  # noqa: F401
