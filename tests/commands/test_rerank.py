@@ -193,13 +193,15 @@ def test_columns_of_a_table_of_scores():
 
 
 @pytest.mark.parametrize("sizes", [(10,), (10, 20)])
-def test_legends_lie_within_the_figures(sizes, tmp_path, monkeypatch):
-    """With all that a legend can hold."""
+def test_legends_and_labels_lie_within_the_figures(sizes, tmp_path, monkeypatch):
+    """With all that they can hold."""
     drawn = []
 
     def look(figure, path):
         figure.canvas.draw()
-        drawn.append((figure.bbox, figure.legends[0].get_window_extent()))
+        words = [*figure.legends, *(text for axis in figure.axes for text in axis.texts)]
+        assert words
+        drawn.extend((figure.bbox, each.get_window_extent()) for each in words)
 
     monkeypatch.setattr("factorank.figures.rerank.save", look)
     both, ks = ("masked", "autoregressive"), (1, 3, 5, 10)
