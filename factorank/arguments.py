@@ -110,7 +110,10 @@ def checked(function: Any) -> Any:
             raised: Any = type(error)
             if (kind := _ours(raised)) is None:
                 raise
-            raise kind(f"{function.__qualname__} cannot take these arguments: {error}") from error
+            ours = kind(f"{function.__qualname__} cannot take these arguments: {error}")
+            for note in getattr(error, "__notes__", ()):  # what to lower, if memory is short
+                ours.add_note(note)
+            raise ours from error
 
     wrapper.__checked__ = True  # type: ignore[attr-defined]
     function.__guarded__ = wrapper

@@ -37,7 +37,7 @@ def insertion_places(probs: Tensor) -> Tensor:
     if loop and not is_transformed() and not torch.compiler.is_compiling():
         from factorank.kernels.places import insertion_rows
 
-        values = probs.detach().reshape(-1, *probs.shape[-2:]).contiguous()
+        values = probs.detach().reshape(probs.shape[:-2].numel(), *probs.shape[-2:]).contiguous()
         filled = torch.zeros_like(values)
         insertion_rows(values.numpy(), filled.numpy())
         return filled.clamp_(min=0.0).view(probs.shape)

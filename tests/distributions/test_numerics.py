@@ -174,7 +174,7 @@ def conditional(slots):
         ),
         (lambda: fr.Mallows([0, 1], math.nan), "but it is nan"),
         (lambda: fr.Mallows([0, 1], 0.5, [1.0]), "one weight for each of the 2 places, not shape"),
-        (lambda: fr.Mallows([0, 1], 0.5, [1.0, -1.0]), r"weights of 0 or more, but at \[1\] it is -1"),
+        (lambda: fr.Mallows([0, 1], 0.5, [1.0, -1.0]), r"finite and of 0 or more, but at \[1\] it is -1"),
         (lambda: fr.Mallows([[0, 1]] * 2, torch.rand(3)), r"central \(2,\), phi \(3,\)"),
         (lambda: fr.GeneralizedMallows([0, 1], [0.5]), "one phi for each of the 2 items"),
         (lambda: fr.GeneralizedMallows([0, 1], [0.5, 2.0]), r"at \[1\] it is 2"),

@@ -70,7 +70,7 @@ def test_counts_are_added_up_and_zeros_stay(tmp_path):
     file.write_text("user,track,plays,rating\n1,a,2,9\n1,a,1,9\n1,b,0,9\n2,b,1,9\n")
     table = load_ratings(file, implicit=True)
     assert table.values.tolist() == [2.0, 0.0, 1.0]
-    assert with_unchosen(table) is table
+    assert with_unchosen(table).values.tolist() == [2.0, 0.0, 0.0, 1.0]  # user 1 has one not chosen already
     assert chosen(table).values.tolist() == [2.0, 1.0]
     file.write_text("user,track,plays\n1,a,-2\n")
     with pytest.raises(fr.FactorankError, match="counts are 0 or more, not -2"):
