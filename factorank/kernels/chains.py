@@ -7,10 +7,15 @@ import numpy as np
 from numba import njit
 
 from factorank.kernels.completions import hashed_uniform
+from factorank.kernels.threads import in_threads
+
+GRAIN = 4096
+"""Items of chains that are worth a thread."""
 
 
-@njit(cache=True)
-def gibbs_sweep(orders, places, owners, edges, starts, rank, phi, distances, seed, number):  # type: ignore[no-untyped-def]
+def gibbs_sweep(  # type: ignore[no-untyped-def]
+    orders, places, owners, edges, starts, rank, phi, distances, seed, number
+) -> None:
     """Take every item of every order out in turn, and put it back by its law given the order of the others.
 
     ``orders (chains, n)`` and ``places``, their inverses, are changed in place. They agree with the partial
@@ -18,13 +23,20 @@ def gibbs_sweep(orders, places, owners, edges, starts, rank, phi, distances, see
     items directly above item a for owner v, and the next ones, up to ``starts[v, a, 2]``, those below it.
     ``rank`` is the place of each item in the centre. ``distances`` to it are kept up to date.
     """
-    chains, n = orders.shape
+    state = (orders, places, owners, edges, starts, rank, phi, distances, seed, number)
+    chains = np.arange(len(orders))
+    in_threads(lambda some, _: _sweep(some, *state), chains, chains, orders.size // GRAIN)
+
+
+@njit(cache=True, nogil=True)
+def _sweep(chains, orders, places, owners, edges, starts, rank, phi, distances, seed, number):  # type: ignore[no-untyped-def]
+    n = orders.shape[1]
     powers = np.empty(2 * n + 1)
     for k in range(2 * n + 1):
         powers[k] = phi**k
     cost = np.empty(n, dtype=np.int64)
     sums = np.empty(n)
-    for chain in range(chains):
+    for chain in chains:
         order, place = orders[chain], places[chain]
         for item in range(n):
             low, high, where, mine = 0, n - 1, place[item], rank[item]
