@@ -57,4 +57,4 @@ def main(folder: str | None = None, n: int = 5, steps: int = 2000) -> dict[str, 
 
 
 if __name__ == "__main__":
-    print({code: f"{share:.1%} of the lists sorted" for code, share in main(*sys.argv[1:2]).items()})
+    print(main(sys.argv[1] if len(sys.argv) > 1 else None))
