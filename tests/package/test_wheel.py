@@ -18,6 +18,10 @@ from tests.source_tree import ROOT
 SOURCES = ("pyproject.toml", "README.md", "LICENSE")
 
 
+LEFT_OUT = {"ray"}
+"""Extras that the set-up for development does not install, since they are large."""
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of the checkout, built from a copy: a build leaves files behind."""
@@ -123,6 +127,8 @@ def test_each_extra(core: Environment, metadata, tmp_path: Path, extra: str, pro
     try:
         link(closure(needed(metadata, extra)), tmp_path)
     except PackageNotFoundError as error:
+        if extra not in LEFT_OUT:
+            raise
         pytest.skip(f"{error.name} is not installed here")
     done = core.run(program, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from factorank.distributions.fitting.checks import number_table
 from factorank.distributions.fitting.errors import FitError
 
 FIRST, SECOND, TIE = 0, 1, 2
@@ -177,19 +178,7 @@ def _checked_weights(weights: Any, rows: int) -> np.ndarray:
 
 def _checked_covariates(covariates: Any, rows: int) -> np.ndarray:
     values = _array(covariates, "covariates")
-    if values.ndim == 1:
-        values = values[:, None]
-    if values.ndim != 2 or len(values) != rows or values.dtype.kind not in "iufb":
-        raise FitError(
-            f"covariates are numbers (rows, columns), {rows} rows, not {values.dtype} of shape"
-            f" {values.shape}",
-            parameter="covariates",
-        )
-    values = values.astype(np.float64)
-    if not np.isfinite(values).all():
-        row = int((~np.isfinite(values)).any(1).argmax())
-        raise FitError(f"covariates are finite numbers, but row {row} is not", parameter="covariates")
-    return values
+    return number_table(values[:, None] if values.ndim == 1 else values, rows, "covariates", "row")
 
 
 def _checked_groups(groups: Any, rows: int) -> np.ndarray:

@@ -123,15 +123,19 @@ def reference_order(order: Sequence[int] | Tensor, n: int) -> np.ndarray:
 def item_features(features: Any, items: int) -> np.ndarray:
     """Features of the items as float64 ``(items, columns)``."""
     table = features.detach().cpu().numpy() if isinstance(features, Tensor) else np.asarray(features)
-    if table.ndim != 2 or len(table) != items or table.dtype.kind not in "iufb":
-        raise FitError(
-            f"features are numbers (items, columns), {items} rows, not {table.dtype} of shape {table.shape}",
-            parameter="features",
-        )
+    return number_table(table, items, "features", "item")
+
+
+def number_table(table: np.ndarray, rows: int, name: str, unit: str) -> np.ndarray:
+    """A table of finite numbers, a row for each unit, as float64 ``(rows, columns)``."""
+    if table.ndim != 2 or len(table) != rows or table.dtype.kind not in "iufb":
+        given = f"{table.dtype} of shape {table.shape}"
+        fault = f"{name} are numbers ({unit}s, columns), {rows} rows, not {given}"
+        raise FitError(fault, parameter=name)
     table = table.astype(np.float64)
     if not np.isfinite(table).all():
         row = int((~np.isfinite(table)).any(1).argmax())
-        raise FitError(f"features are finite numbers, but those of item {row} are not", parameter="features")
+        raise FitError(f"{name} are finite numbers, but those of {unit} {row} are not", parameter=name)
     return table
 
 
