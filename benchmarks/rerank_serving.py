@@ -29,6 +29,7 @@ from factorank.rerank.first_stage import FirstStage
 from factorank.rerank.training import new_model
 
 ITEMS, PORT = 3000, 8765
+JSON = {"Content-Type": "application/json"}
 Row = dict[str, Any]
 
 
@@ -146,11 +147,13 @@ def bad_requests(ranker: Ranker, options: Any) -> Row:
             for number in range(10_000):
                 made = wrong[number % len(wrong)]()
                 data = made if isinstance(made, bytes) else json.dumps(made).encode()
-                status = client.post(f"{server.url}/rerank", content=data).status_code
+                status = client.post(f"{server.url}/rerank", content=data, headers=JSON).status_code
                 refused += 400 <= status < 500
                 failed += status >= 500 or status < 400
                 if number % 1000 == 999:
-                    answered += client.post(f"{server.url}/rerank", content=good).status_code == 200
+                    answered += (
+                        client.post(f"{server.url}/rerank", content=good, headers=JSON).status_code == 200
+                    )
     return {
         "requests": 10_000,
         "refused": refused,
@@ -170,7 +173,9 @@ def stopped(ranker: Ranker, options: Any) -> Row:
 
         def ask() -> None:
             try:
-                status = httpx.post(f"{server.url}/rerank", content=good, timeout=60).status_code
+                status = httpx.post(
+                    f"{server.url}/rerank", content=good, headers=JSON, timeout=60
+                ).status_code
                 outcomes.append("answered" if status == 200 else f"status {status}")
             except httpx.ConnectError:
                 outcomes.append("not accepted")
@@ -305,7 +310,7 @@ def load(url: str, bodies: list[bytes], rate: float, seconds: float) -> tuple[li
 
     async def ask(client: httpx.AsyncClient, data: bytes, due: float) -> None:
         try:
-            answer = await client.post(f"{url}/rerank", content=data)
+            answer = await client.post(f"{url}/rerank", content=data, headers=JSON)
             if answer.status_code == 200:
                 times.append(1e3 * (time.perf_counter() - due))
             else:

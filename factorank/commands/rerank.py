@@ -205,22 +205,27 @@ class RerankServe:
     """Seconds that a request waits for others to share its batch."""
     queue: int = 1024
     """Requests that wait, at most; further ones get status 503."""
+    threads: int | None = None
+    """Threads of the computation; unless given, one fewer than the cores, so that one reads and writes."""
 
     def run(self) -> int:
         try:
-            import uvicorn
-
             from factorank.rerank.service import Limits, create_app
+            from factorank.rerank.serving import Server, compute_threads, listen
         except ImportError:
             raise FactorankError("a service needs FastAPI: pip install 'factorank[serve]'") from None
+        import torch
+
         from factorank.rerank import Ranker
 
-        for name in ("batch", "queue"):
+        for name in ("batch", "queue", *(["threads"] if self.threads is not None else [])):
             check_least(name, getattr(self, name))
         limits = Limits(batch=self.batch, wait=self.wait, queue=self.queue)
-        app = create_app(Ranker.load(self.source), limits)
+        torch.set_num_threads(compute_threads() if self.threads is None else self.threads)
+        server = Server(create_app(Ranker.load(self.source), limits))
+        sockets = listen(self.host, self.port)
         print(f"serving {self.source} at http://{self.host}:{self.port}; Ctrl-C stops it", flush=True)
-        uvicorn.run(app, host=self.host, port=self.port, log_level="warning", timeout_graceful_shutdown=30)
+        server.run(sockets)
         return 0
 
 

@@ -169,9 +169,13 @@ def test_repeated_ratings_are_counted(table, run):
 
 
 def test_serve_starts_the_service_of_a_run(run, tmp_path, monkeypatch):
-    uvicorn = pytest.importorskip("uvicorn")
+    pytest.importorskip("fastapi")
+    from factorank.rerank import serving
+
     started = {}
-    monkeypatch.setattr(uvicorn, "run", lambda app, **options: started.update(options, app=app))
+    monkeypatch.setattr(serving, "listen", lambda host, port: started.update(port=port) or [])
+    monkeypatch.setattr(serving.Server, "run", lambda self, _: started.update(app=self.closing.app))
+    monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
     code, _, err = run("rerank", "serve", "mine")
     assert code == 2
     assert "mine" in err
