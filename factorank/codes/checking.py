@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from factorank.codes.base import Code
+from factorank.codes.base import Code, KernelCode
 from factorank.errors import CodeError
 from factorank.lexicographic import permutation_at
 
@@ -20,6 +20,8 @@ def check_code(code: Code) -> None:
     A factorized code has as many codes as there are orders, so that every choice of values is one of them.
     """
     check_name(code)
+    if isinstance(code, KernelCode):  # the library's own are proved by its tests
+        return
     listed = {n: permutation_at(torch.arange(math.factorial(n)), n) for n in range(1, LARGEST + 1)}
     for n, orders in listed.items():
         _check_bijection(code, n, orders)

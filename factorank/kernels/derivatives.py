@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from factorank.errors import FactorankError
 
 REFUSAL = (
-    "a fused kernel has first derivatives only, and this is a second one (create_graph=True): compute the"
+    "a fused kernel has first derivatives only, and create_graph=True asks for second ones: compute the"
     " loss inside of `with factorank.plain():`, where plain torch operations run, which have every derivative"
 )
 
@@ -43,7 +43,8 @@ class FirstOnly(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_x: Tensor) -> Any:
-        return _refusing(grad_x) if torch.is_grad_enabled() else grad_x
+        _refuse_recording()
+        return grad_x
 
 
 def first_derivative_only(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,29 +55,18 @@ def first_derivative_only(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(backward)
     def once(ctx: Any, *gradients: Any) -> Any:
+        _refuse_recording()
         with torch.no_grad():
-            results = backward(ctx, *gradients)
-        # Gradients are recorded here for create_graph=True alone. Compiled code refuses by itself.
-        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return results
-        return tuple(None if result is None else _refusing(result) for result in results)
+            return backward(ctx, *gradients)
 
     return once
 
 
-def _refusing(gradient: Tensor) -> Tensor:
-    """The gradient, as the result of an operation that cannot be differentiated."""
-    guarded: Tensor = _Refuse.apply(gradient.detach().requires_grad_())
-    return guarded
+def _refuse_recording() -> None:
+    """Refuse to compute a gradient that is itself recorded, which ``create_graph=True`` alone asks for.
 
-
-class _Refuse(torch.autograd.Function):
-    """The identity, which cannot be differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
+    At once, since later is too late: where only the weights on other paths are differentiated by, torch never
+    comes back here, and leaves out what this operation would add. Compiled code refuses by itself.
+    """
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         raise FactorankError(REFUSAL)

@@ -7,7 +7,7 @@ fix these values.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -122,9 +122,9 @@ def first_logits(model: "PermutationModel", conditions: Conditions) -> Tensor:
 def conditions_for(
     model: "PermutationModel",
     context: Any,
-    observed: Tensor | None = None,
-    fixed: Tensor | None = None,
-    reference: Tensor | None = None,
+    observed: Tensor | Sequence[Any] | None = None,
+    fixed: Tensor | Sequence[Any] | None = None,
+    reference: Tensor | Sequence[Any] | None = None,
 ) -> tuple[Conditions, torch.Size]:
     """What a law of the model is conditional on, checked, and its batch shape.
 
@@ -139,7 +139,8 @@ def conditions_for(
         )
     with evaluating(model):
         encoded = encode_context(model.context, context, model.n, model.width)
-    given = {"observed": observed, "fixed": fixed, "reference": reference}
+    named = {"observed": observed, "fixed": fixed, "reference": reference}
+    given = {name: orders.as_tensor(values, name) for name, values in named.items()}
     batch = _batch_shape(encoded, given)
     rows = {
         name: _as_rows(tensor.to(model.device), batch) for name, tensor in given.items() if tensor is not None

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from factorank.codes import Code
 from factorank.codes import code as find_code
+from factorank.codes.checking import check_code
 from factorank.codes.reversed import Reversed
 from factorank.errors import ModelError
 from factorank.models import autoregressive, classical, masked, orders
@@ -106,6 +107,7 @@ class PermutationModel(SavedModel):
                 f"the context encoder makes tokens of width {context.width}, the model's are {width} wide"
             )
         self.n, self.code, self.objective, self.reveal = n, find_code(code), objective, reveal
+        check_code(self.code)
         if reveal == "right-to-left" and not isinstance(self.code, Reversed):
             self.code = Reversed(self.code)
         self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
@@ -228,9 +230,9 @@ class PermutationModel(SavedModel):
         unmask: str | None = None,
         schedule: str | None = None,
         partition: Sequence[Sequence[int]] | None = None,
-        observed: Tensor | None = None,
-        fixed: Tensor | None = None,
-        reference: Tensor | None = None,
+        observed: Tensor | Sequence[Any] | None = None,
+        fixed: Tensor | Sequence[Any] | None = None,
+        reference: Tensor | Sequence[Any] | None = None,
         entropy_bound: float | None = None,
         temperature: float = 1.0,
         top_p: float = 1.0,
@@ -251,10 +253,11 @@ class PermutationModel(SavedModel):
             schedule: of the sizes of the blocks: "equal" (they differ by at most one; the default) or
                 "growing" (small blocks first, as little is known then).
             partition: instead of these, the positions of each block.
-            observed: the order of some of the items, ``(*batch, r)``, -1 pads: the law is that of the whole
-                order given this. For insertion models whose context is exchangeable and that were trained
-                on references (orders of the items in the context) drawn at random: the observed items are
-                put first in the reference. Without such a context only items 0..r-1 can be observed.
+            observed: the order of some of the items, ``(*batch, r)`` or a list, -1 pads: the law is that of
+                the whole order given this. For insertion models whose context is exchangeable and that were
+                trained on references (orders of the items in the context) drawn at random: the observed
+                items are put first in the reference. Without such a context only items 0..r-1 can be
+                observed.
             fixed: fixed values of the code, ``(*batch, n)``, -1 where free.
             reference: the order of the items that the code is relative to, ``(*batch, n)``, for models whose
                 context is exchangeable; that of the context unless given. Observed items come first in it.

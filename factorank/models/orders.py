@@ -81,6 +81,21 @@ def without(fault: Tensor | None, losses: Tensor) -> Tensor:
     return losses if fault is None else torch.where(fault, torch.nan, losses)
 
 
+def as_tensor(values: Any, name: str) -> Tensor | None:
+    """A tensor of lists of whole numbers; nothing but ints may be in them."""
+    if not isinstance(values, list | tuple):
+        return values
+    try:
+        tensor = torch.tensor(values, dtype=None if len(values) else torch.int64)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ModelError(
+            f"{{parameter}} is a list of whole numbers, or lists of them of one length, not {values!r}",
+            parameter=name,
+        ) from None
+    check_integer(tensor, f"{name} is given", ModelError)
+    return tensor
+
+
 def decoded(model: "PermutationModel", code: Tensor, present: Tensor | None) -> Tensor:
     """Orders of codes ``(*batch, n)``; what stands where a list has ended is ignored and comes out as -1."""
     if present is not None:

@@ -1,14 +1,14 @@
 """How a law reveals its positions: what may be asked for, checked."""
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from factorank.errors import ModelError
-from factorank.permutations import cannot_check
+from factorank.permutations import cannot_check, whole_number
 from factorank.sampling.categorical import tempered
 from factorank.sampling.partitions import Blocks
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from factorank.models.model import PermutationModel
 
 SCHEDULES = ("equal", "growing")
+TEMPERATURES = (1e-30, 1e30)
+"""What logits are divided by: float32 has room for it on either side."""
 UNMASK = ("random", "left-to-right", "right-to-left", "confident")
 """The orders in which a masked model can reveal its positions."""
 
@@ -68,7 +70,12 @@ class Unmasking:
         return None if self.blocks is None else self.blocks.nfe
 
     def temper(self, logits: Tensor) -> Tensor:
-        """The logits of the law's conditionals, from those of the network."""
+        """The logits of the law's conditionals, from those of the network; on the CPU NaN is refused."""
+        if logits.device.type == "cpu" and not cannot_check(logits) and bool(logits.isnan().any()):
+            raise ModelError(
+                "the network predicts NaN, of which nothing can be drawn: its weights or the context hold"
+                " NaN or infinite numbers, or training has diverged"
+            )
         return tempered(logits, self.temperature, self.top_p)
 
 
@@ -84,12 +91,16 @@ def checked_unmasking(
     remask: int = 0,
 ) -> Unmasking:
     """What was asked for, with the defaults filled in; what the model has not learnt is refused."""
-    _check_share("temperature", temperature, math.inf)
-    _check_share("top_p", top_p, 1.0)
-    tempered: dict[str, Any] = {"temperature": float(temperature), "top_p": float(top_p), "remask": remask}
-    if isinstance(remask, bool) or not isinstance(remask, int) or remask < 0:
+    nfe = _plain_numbers(nfe)
+    _check_within("temperature", temperature, *TEMPERATURES, "above 0, from 1e-30 to 1e30")
+    _check_within("top_p", top_p, 0.0, 1.0, "above 0 and at most 1")
+    rounds = whole_number(remask)
+    tempered: dict[str, Any] = {"temperature": float(temperature), "top_p": float(top_p), "remask": rounds}
+    if rounds < 0:
         raise ModelError(f"{{parameter}} is a whole number of rounds, not {remask!r}", parameter="remask")
-    if remask and (model.causal or model.masks != "any" or nfe == 1 or entropy_bound is not None):
+    listed = nfe if partition is None else partition
+    one_block = len(listed) == 1 if isinstance(listed, list | tuple) else nfe == 1
+    if rounds and (model.causal or model.masks != "any" or one_block or entropy_bound is not None):
         raise ModelError(
             "{parameter} is for masked models with masks='any', and blocks of at least 2 evaluations",
             parameter="remask",
@@ -194,11 +205,19 @@ def checked_beam(width: int | None, default: int) -> int:
     return width
 
 
-def _check_share(name: str, value: Any, most: float) -> None:
+def _check_within(name: str, value: Any, least: float, most: float, allowed: str) -> None:
     real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not real or not 0 < value <= most or value == math.inf:
-        bound = "" if most == math.inf else f" and at most {most:g}"
-        raise ModelError(f"{{parameter}} is a number above 0{bound}, not {value!r}", parameter=name)
+    if not real or not least <= value <= most or value == 0:  # which NaN is not either
+        raise ModelError(f"{{parameter}} is a number {allowed}, not {value!r}", parameter=name)
+
+
+def _plain_numbers(nfe: Any) -> Any:
+    """Whole numbers of other libraries, and arrays of them, as ints and lists of ints; all else as it is."""
+    if isinstance(nfe, np.ndarray | Tensor) and nfe.ndim == 1:
+        nfe = nfe.tolist()
+    if isinstance(nfe, list | tuple):
+        return [_plain_numbers(size) for size in nfe]
+    return number if (number := whole_number(nfe)) >= 0 else nfe
 
 
 def _checked_nfe(nfe: Any, n: int) -> tuple[int | None, tuple[int, ...] | None]:

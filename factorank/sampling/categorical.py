@@ -29,7 +29,8 @@ def tempered(logits: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Te
     tensor([0.3333, 0.6667, 0.0000])
     """
     if temperature != 1:
-        logits = logits / temperature
+        # Less the largest, quotients can only run out of the range towards minus infinity.
+        logits = (logits - logits.detach().amax(-1, keepdim=True)) / temperature
     if top_p == 1:
         return logits
     log_probs = logits.detach().log_softmax(-1)

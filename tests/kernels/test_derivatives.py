@@ -30,10 +30,8 @@ def test_constant_gradients_do_not_slip_through():
     x = torch.tensor([2.0], requires_grad=True)
     (slope,) = torch.autograd.grad(cube(once_differentiable)(x).sum(), x, create_graph=True)
     assert not slope.requires_grad  # why torch's own guard is not enough: the penalty would be inert
-    (slope,) = torch.autograd.grad(cube(first_derivative_only)(x).sum(), x, create_graph=True)
-    assert slope.item() == 12
     with pytest.raises(FactorankError, match="first derivatives only"):
-        slope.sum().backward()
+        torch.autograd.grad(cube(first_derivative_only)(x).sum(), x, create_graph=True)
 
 
 def test_first_derivatives_pass():
@@ -70,6 +68,5 @@ def test_every_fused_operation_refuses(path):
         pixels = torch.randn((2, 9, 3, 3, 3), device="cuda")
         with torch.autocast("cuda", torch.bfloat16):
             y = EdgeAttention(3, 3, 64, rounds=2).cuda()(x, pixels)
-    (slope,) = torch.autograd.grad(y.float().sum(), x, create_graph=True)
     with pytest.raises(FactorankError, match="first derivatives only"):
-        slope.square().sum().backward()
+        torch.autograd.grad(y.float().sum(), x, create_graph=True)

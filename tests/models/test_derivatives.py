@@ -66,6 +66,31 @@ def test_a_penalty_on_the_gradient_is_refused_or_right(objective, encoder):
 
 
 @every_objective
+def test_a_second_derivative_by_some_weights_only_is_refused_or_right(objective):
+    model, orders, context, noise = setting(objective, "none")
+    first, last = model.network.places, model.network.transformer.blocks[0].down.weight
+
+    def mixed(by):
+        """The gradient by all weights of a penalty on the gradient by one."""
+        loss = model.loss(orders, context, noise=noise).mean()
+        (slope,) = torch.autograd.grad(loss, by, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), first)[0]
+
+    with pytest.raises(fr.FactorankError, match="first derivatives only"):
+        mixed(first)  # its gradient comes through attention, and around it too
+    with fr.plain():
+        by_last = mixed(last)
+    if objective == "masked":  # what lies behind attention asks for its first derivative alone
+        torch.testing.assert_close(mixed(model.network.head.weight), plain_mixed(mixed, model))
+    assert by_last.abs().max() > 0
+
+
+def plain_mixed(mixed, model):
+    with fr.plain():
+        return mixed(model.network.head.weight)
+
+
+@every_objective
 def test_first_gradients_are_those_of_the_plain_twin(objective):
     model, orders, context, noise = setting(objective, "items")
     model.loss(orders, context, noise=noise).mean().backward()
