@@ -9,9 +9,11 @@ wrong, answered wrongly, raised raw, lost, or started as a process; each such ca
 """
 
 import argparse
+import contextlib
 import json
 import resource
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -45,15 +47,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default="runs/bench/reliability.jsonl")
     options = parser.parse_args(argv)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    state = Path(options.state)
+    state, options.out = Path(options.state).resolve(), str(Path(options.out).resolve())
     state.mkdir(parents=True, exist_ok=True)
     where, rows = provenance(" ".join(["factorank bench reliability", *(argv or ())])), []
-    for part in options.part:
-        wanted = options.count or WANTED[part]
-        rows.append(run_part(part, wanted, options.seconds / len(options.part), options.seed, state) | where)
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):  # some calls write: anywhere
+        for part in options.part:
+            wanted, seconds = options.count or WANTED[part], options.seconds / len(options.part)
+            rows.append(run_part(part, wanted, seconds, options.seed, state) | where)
     kept = read_json_lines(options.out) if Path(options.out).exists() else []
-    replaced = {row["part"] for row in rows}
-    write_results(options.out, [row for row in kept if row["part"] not in replaced] + rows)
+    replaced = {(row["part"], row["seed"]) for row in rows}  # parts with several seeds can run side by side
+    write_results(options.out, [row for row in kept if (row["part"], row["seed"]) not in replaced] + rows)
     print(f"\nwritten: {options.out}\n")
     show(["part", "attempts", "faults", "outcomes"], [_cells(row) for row in rows])
     return int(any(row["faults"] for row in rows))

@@ -1,9 +1,11 @@
-"""The one layer around public functions, constructors and methods that turns raw errors into ours.
+"""The one layer around public functions, constructors and methods that checks arguments by their annotations.
 
-:func:`guard` puts it around everything that is public; calls inside the library go past it where they can. If
-a call fails with an error of Python, torch or numpy, the arguments are compared with the annotations: one of
-a type that the signature does not name is blamed by an :class:`ArgumentTypeError`. Else arguments do not fit
-one another, and the error of ours is of the original type, too: ``except RuntimeError`` goes on to work.
+:func:`guard` puts it around everything that is public. An argument of a type that the signature does not name
+is refused by an :class:`ArgumentTypeError`. The function's own words say more where it has some: it is called
+first and its answer dropped, unless it takes a path, where it might write. If a call fails with an error of
+Python, torch or numpy, arguments do not fit one another: the error of ours is of the original type, too, so
+that ``except RuntimeError`` goes on to work. What the caller's own code raises, such as a callback or an
+encoder, stays as it is.
 """
 
 import functools
@@ -59,7 +61,7 @@ def guard(module: str, names: Iterable[str] | None = None) -> None:
 
 
 def checked(function: Any) -> Any:
-    """The function with raw errors as errors of ours, which name an argument of the wrong type.
+    """The function with its arguments checked by their annotations, and raw errors as errors of ours.
 
     >>> @checked
     ... def repeat(word: str, times: int = 2) -> str:
@@ -75,12 +77,12 @@ def checked(function: Any) -> Any:
         return function
     if "__guarded__" in vars(function):
         return function.__guarded__
-    tests: dict[str, tuple[Test, str]] = {}
+    tests: dict[str, tuple[Test, str, Any]] = {}
     order: list[str] = []
-    ready = False
+    ready = writes = False
 
     def prepare() -> None:
-        nonlocal ready
+        nonlocal ready, writes
         for parameter in inspect.signature(function).parameters.values():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 order.append(parameter.name)
@@ -89,31 +91,47 @@ def checked(function: Any) -> Any:
                 if parameter.default is None and hint is not Any:
                     hint = hint | None if isinstance(hint, type) else Union[hint, None]  # noqa: UP007
                 if hint is not Any:
-                    tests[parameter.name] = (test_of(hint), described(hint))
+                    tests[parameter.name] = (test_of(hint), described(hint), parameter.default)
+                    writes = writes or (_holds_path(hint) and function.__name__ != "__init__")
         ready = True
+
+    def fault(args: Any, kwargs: Any) -> ArgumentTypeError | None:
+        for name, value in (*zip(order, args, strict=False), *kwargs.items()):
+            if name in tests and not tests[name][0](value) and value is not tests[name][2]:
+                words = f"{{parameter}} is {tests[name][1]}, not {shown(value)}"
+                return ArgumentTypeError(words, parameter=name)
+        return None
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return function(*args, **kwargs)
+        if not ready:
+            prepare()
+        wrong = fault(args, kwargs)
+        if wrong is not None and writes:
+            raise wrong
         try:
-            return function(*args, **kwargs)
+            answer = function(*args, **kwargs)
         except FactorankError:  # the function's own words say more
             raise
+        except AssertionError as error:
+            if "not compiled with" not in str(error):  # torch, of a device
+                raise
+            raise FactorankError(f"{function.__qualname__}: {error}") from error
         except INNER as error:
-            if not ready:
-                prepare()
-            for name, value in (*zip(order, args, strict=False), *kwargs.items()):
-                if name in tests and not tests[name][0](value):
-                    fault = f"{{parameter}} is {tests[name][1]}, not {shown(value)}"
-                    raise ArgumentTypeError(fault, parameter=name) from error
+            if wrong is not None:
+                raise wrong from error
             raised: Any = type(error)
-            if (kind := _ours(raised)) is None:
+            if (kind := _ours(raised)) is None or _theirs(error):
                 raise
             ours = kind(f"{function.__qualname__} cannot take these arguments: {error}")
             for note in getattr(error, "__notes__", ()):  # what to lower, if memory is short
                 ours.add_note(note)
             raise ours from error
+        if wrong is not None:
+            raise wrong
+        return answer
 
     wrapper.__checked__ = True  # type: ignore[attr-defined]
     function.__guarded__ = wrapper
@@ -222,6 +240,10 @@ _LEAVES: dict[Any, Test] = {
     np.ndarray: lambda value: isinstance(value, np.ndarray),
     torch.Size: lambda value: _several(value, is_whole),
 }
+_PLAIN: dict[Test, set[type]] = {is_whole: {int}, is_real: {int, float}, _LEAVES[str]: {str}}
+_KNOWN = {"factorank", "torch", "numpy", "numba", "scipy", "PIL", "pandas", "polars", "pyarrow"}
+_KNOWN |= {"safetensors"} | sys.stdlib_module_names - {"__main__"}
+"""Where code lies that is not the caller's."""
 _WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "text", Tensor: "a tensor"}
 _WORDS |= {os.PathLike: "a path", np.ndarray: "an array", torch.Size: "a shape", torch.dtype: "a dtype"}
 
@@ -231,7 +253,9 @@ def _several(value: Any, inner: Test, text: bool = False) -> bool:
     if isinstance(value, str | bytes | Mapping | type):
         return text and isinstance(value, str)
     if isinstance(value, list | tuple):
-        return all(inner(each) for each in value[:LOOKED_AT])
+        some = value[:LOOKED_AT]
+        plain = _PLAIN.get(inner)  # the common types are told quickly: every request has long lists
+        return (plain is not None and plain.issuperset(map(type, some))) or all(map(inner, some))
     return isinstance(value, Collection | Iterable) or hasattr(value, "__array__")
 
 
@@ -261,6 +285,20 @@ def _resolved(annotation: Any, function: Any) -> Any:
 
 def _names(function: Any) -> dict[str, Any]:
     return dict(getattr(inspect.unwrap(function), "__globals__", {}))
+
+
+def _holds_path(hint: Any) -> bool:
+    """Whether an annotation names paths."""
+    return (isinstance(hint, type) and issubclass(hint, os.PathLike)) or any(map(_holds_path, get_args(hint)))
+
+
+def _theirs(error: BaseException) -> bool:
+    """Whether an error was raised by code of the caller that the library called, or below it."""
+    trace, names = error.__traceback__, []
+    while trace is not None:
+        names.append(str(trace.tb_frame.f_globals.get("__name__", "")))
+        trace = trace.tb_next
+    return any(name.partition(".")[0] not in _KNOWN for name in names[2:])  # after the layer and its function
 
 
 @functools.cache

@@ -28,7 +28,7 @@ def plackett_luce(
     .. math:: -\sum_{i < k} \Bigl( s_{x_i} - \log \sum_{j \ge i} e^{s_{x_j}} \Bigr)
 
     Sums run in float64, so that scores may lie hundreds of nats apart. Items are checked on the CPU, outside
-    of compilation.
+    of compilation, and so are scores: they are finite.
 
     Args:
         scores: of the items, ``(*batch, n)``, larger is better.
@@ -55,6 +55,7 @@ def plackett_luce(
         raise FactorankError(f"unranked is 'below' or 'incomparable', not {unranked!r}", parameter="unranked")
     if top_k is not None and top_k < 1:
         raise FactorankError(f"{{parameter}} is at least 1, not {top_k}", parameter="top_k")
+    _check_finite(scores)
     batch = torch.broadcast_shapes(scores.shape[:-1], order.shape[:-1])
     every = scores.double().expand(*batch, scores.shape[-1])
     # Worst first: the items that are left at each place are then those before it.
@@ -120,6 +121,13 @@ def _first_of_ties(ties: Tensor) -> Tensor:
     places = torch.arange(ties.shape[-1], device=ties.device).expand_as(ties)
     with_previous = torch.nn.functional.pad(ties[..., :-1], (1, 0))
     return torch.where(with_previous, 0, places).cummax(-1).values
+
+
+def _check_finite(scores: Tensor) -> None:
+    """Raise if a score is infinite or NaN, where values can be looked at: no loss of theirs is a number."""
+    if scores.device.type == "cpu" and not cannot_check(scores) and not bool(scores.isfinite().all()):
+        wrong = scores.detach()[~scores.isfinite()][0].item()
+        raise FactorankError(f"{{parameter}} holds finite numbers alone, not {wrong}", parameter="scores")
 
 
 def _listed(order: Tensor) -> Tensor:

@@ -55,6 +55,16 @@ def test_scores_far_apart_stay_finite():
     assert scores.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("wrong", [float("inf"), float("-inf"), float("nan")])
+def test_scores_that_are_not_finite_are_refused(wrong):
+    scores, order = torch.tensor([[0.0, 1.0, 2.0], [0.0, wrong, 2.0]]), torch.tensor([0, 2, 1])
+    with pytest.raises(FactorankError, match=f"scores holds finite numbers alone, not {wrong}") as caught:
+        fr.losses.plackett_luce(scores, order)
+    assert caught.value.parameter == "scores"
+    with pytest.raises(FactorankError, match="finite"):
+        fr.losses.listwise_dpo(scores, torch.zeros(3), order)
+
+
 def test_the_order_of_tied_items_does_not_matter():
     scores = torch.tensor([0.5, 1.0, -0.3, 0.0])
     ties = torch.tensor([False, True, False, False])

@@ -59,6 +59,8 @@ def test_numbers_beyond_int64_are_refused():
         (lambda: fr.metrics.ndcg(torch.arange(2), torch.tensor([2.0, 1e6])), "finite gains"),
         (lambda: fr.Mallows([0, 1], 0.5).condition(observed=[0, 1], samples=float("nan")), "samples"),
         (lambda: fr.Mallows([0, 1], 0.5).condition(observed=[0, 1], max_states=-1), "max_states"),
+        (lambda: fr.rerank.Catalogue([1, 2], titles="ab"), "titles is a list of names, not 'ab'"),
+        (lambda: fr.baselines.total_variation(10**12, 1), "n is a number of cards to 1,000"),
     ],
 )
 def test_what_was_silently_wrong_is_refused(act, message):
@@ -78,6 +80,13 @@ def test_half_precision_does_not_overflow():
     [
         ("user.csv", b"item,rating\n1,3,5\n", fr.rerank.read_user, "cells"),
         ("user.csv", b"item,rating\n\xe9,3\n", fr.rerank.read_user, ":2: byte 0xe9 is not UTF-8"),
+        (
+            "user.csv",
+            b'item\n1\n"' + b"a," * 100_000,
+            fr.rerank.read_user,
+            r":.: no row of a CSV",
+        ),
+        ("r.csv", b"a," * 3000 + b"\n1", fr.load_ratings, "a, .* more. Say user"),
         ("words", b"tea\n\xff\n", read_words, ":2: byte 0xff is not UTF-8"),
         ("r.parquet", b"PAR1" + b"\xff" * 60, fr.load_ratings, "r.parquet"),
         ("r.safetensors", b"\xff" * 60, fr.load_ratings, "damaged"),

@@ -121,11 +121,11 @@ def attempt(target: Target, random_numbers: random.Random) -> tuple[str, str]:
     except fr.FactorankError as error:
         timed = isinstance(error.__cause__, TimeoutError)
         return ("taken" if timed else "refused"), described
-    except OSError as error:
-        return ("refused" if error.filename is not None or error.strerror else "raw"), described
     except TimeoutError:  # who asks for a million million rounds gets them
         long = any(isinstance(arguments[name], int) and arguments[name] > 10**6 for name in spoilt)
         return ("taken" if long else "hung"), described
+    except OSError as error:
+        return ("refused" if error.filename is not None or error.strerror else "raw"), described
     except MemoryError:
         return "memory", described
     except Exception as error:

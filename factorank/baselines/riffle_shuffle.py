@@ -13,6 +13,9 @@ from factorank.distributions.base import PermutationDistribution
 from factorank.errors import DistributionError
 from factorank.permutations import inverse
 
+LARGEST = 1_000
+"""So many cards at most: the numbers are exact, and have thousands of digits."""
+
 
 class RiffleShuffle(PermutationDistribution):
     r"""Riffle shuffles of n cards: cut into a packets, then drop them one upon the other at random.
@@ -101,6 +104,8 @@ def total_variation(n: int, first: int, second: int | None = None) -> float:
     >>> [round(total_variation(52, t), 3) for t in (5, 6, 7, 8)]  # "seven shuffles are enough"
     [0.924, 0.614, 0.334, 0.167]
     """
+    if not 0 <= n <= LARGEST:
+        raise DistributionError(f"{{parameter}} is a number of cards to {LARGEST:,}, not {n}", parameter="n")
     over, under = 2 ** (first * n), math.factorial(n) if second is None else 2 ** (second * n)
     other = [1] * n if second is None else _ways(n, 2**second)
     each = zip(_eulerian(n), _ways(n, 2**first), other, strict=True)

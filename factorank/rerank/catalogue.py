@@ -40,6 +40,9 @@ class Catalogue:
         features: Sequence[str] = (),
         scales: Sequence[tuple[float, float]] | None = None,
     ) -> None:
+        for name, words in (("titles", titles), ("features", features)):
+            if isinstance(words, str):
+                raise FactorankError(f"{{parameter}} is a list of names, not {words!r}", parameter=name)
         self.ids, self.titles, self.features = list(ids), None if titles is None else list(titles), features
         self.scales = [(0.0, 1.0)] * len(features) if scales is None else list(scales)
         self._index: dict[Any, int] = {name: index for index, name in enumerate(self.ids)}
@@ -114,26 +117,31 @@ def read_user(path: str | os.PathLike[str]) -> list[str] | dict[str, float]:
     """
     with io.StringIO(read_text(path, error=RatingsError)) as file:
         lines = csv.DictReader(file)
-        columns = [str(name).strip().lower() for name in lines.fieldnames or ()]
-        if "item" not in columns:
-            raise RatingsError(f"{path}:1: expected the columns item and rating, or item alone")
-        lines.fieldnames = columns
-        ratings: dict[str, float] = {}
-        for line in lines:
-            where, item = f"{path}:{lines.line_num}:", (line["item"] or "").strip()
-            if None in line or None in line.values():
-                raise RatingsError(
-                    f"{where} the line does not have {len(columns)} cells as the first one has"
-                )
-            if not item:
-                raise RatingsError(f"{where} there is no item")
-            if item in ratings:
-                raise RatingsError(f"{where} {item!r} was on an earlier line already")
-            text = (line.get("rating") or "").strip()
-            try:
-                ratings[item] = float(text) if text else math.nan
-            except ValueError:
-                raise RatingsError(f"{where} {item!r} is rated {text!r}, which is no number") from None
-            if math.isinf(ratings[item]):
-                raise RatingsError(f"{where} {item!r} is rated {text!r}")
+        try:
+            return _read_lines(path, lines)
+        except csv.Error as error:  # such as a quote that does not end
+            raise RatingsError(f"{path}:{lines.line_num + 1}: no row of a CSV: {error}") from None
+
+
+def _read_lines(path: str | os.PathLike[str], lines: "csv.DictReader[str]") -> list[str] | dict[str, float]:
+    columns = [str(name).strip().lower() for name in lines.fieldnames or ()]
+    if "item" not in columns:
+        raise RatingsError(f"{path}:1: expected the columns item and rating, or item alone")
+    lines.fieldnames = columns
+    ratings: dict[str, float] = {}
+    for line in lines:
+        where, item = f"{path}:{lines.line_num}:", (line["item"] or "").strip()
+        if None in line or None in line.values():
+            raise RatingsError(f"{where} the line does not have {len(columns)} cells as the first one has")
+        if not item:
+            raise RatingsError(f"{where} there is no item")
+        if item in ratings:
+            raise RatingsError(f"{where} {item!r} was on an earlier line already")
+        text = (line.get("rating") or "").strip()
+        try:
+            ratings[item] = float(text) if text else math.nan
+        except ValueError:
+            raise RatingsError(f"{where} {item!r} is rated {text!r}, which is no number") from None
+        if math.isinf(ratings[item]):
+            raise RatingsError(f"{where} {item!r} is rated {text!r}")
     return ratings if "rating" in columns else list(ratings)

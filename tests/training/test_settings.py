@@ -82,7 +82,7 @@ BAD = {
     "capture": ({"capture": True}, "needs one CUDA device"),
     "strategy": ({"strategy": "fsdp"}, "strategy is one of 'ddp', None, not 'fsdp'"),
     "device": ({"device": "gpu"}, "device is 'cpu', 'cuda' or .*, not 'gpu'"),
-    "no device": ({"device": 1.5}, "device is 'cpu', 'cuda' or .*, not 1.5"),
+    "no device": ({"device": 1.5}, "device is .*, not 1.5"),
     "absent device": ({"device": "cuda:99"}, "device='cuda:99', but torch sees [0-9]+ CUDA devices here"),
     "share": ({"held_out": 1.0}, "leaves none"),
     "held-out n": ({"held_out": torch.arange(4)[None]}, "the held-out data have 4"),
@@ -93,7 +93,8 @@ BAD = {
 def test_bad_settings_are_refused_before_anything_is_touched(tmp_path, case):
     options, message = BAD[case]
     model = make()
-    with pytest.raises(TrainingError if case != "held-out n" else FactorankError, match=message):
+    wide = case in ("held-out n", "no device")  # refused before training looks at them
+    with pytest.raises(FactorankError if wide else TrainingError, match=message):
         train(model, ORDERS, **QUICK | {"out": tmp_path / "run"} | options)
     assert not (tmp_path / "run").exists()
     assert same_weights(model, make())

@@ -102,7 +102,8 @@ def choose_columns(
             continue
         if wanted is None or wanted not in names:
             what = f"no column is recognised as the {role}" if wanted is None else f"no column {wanted!r}"
-            advice = f"there are {', '.join(names)}. Say {{parameter='COLUMN'}}"
+            there = ", ".join(names[:20]) + (f" and {len(names) - 20:,} more" if len(names) > 20 else "")
+            advice = f"there are {there}. Say {{parameter='COLUMN'}}"
             if role == "rating" and wanted is None:
                 advice += ", or implicit if the rows are clicks, plays or purchases"
             raise RatingsError(f"{where}: {what}; {advice}", parameter=role)
