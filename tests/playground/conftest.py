@@ -16,7 +16,7 @@ def address():
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop is in the way of other tests
 def browser(address):
     with launched() as chromium:
         yield chromium
