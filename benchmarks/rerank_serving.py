@@ -1,9 +1,11 @@
-"""Re-ranking as a service: one request, batches, load over HTTP, bad requests, a stop, a table of users.
+"""Re-ranking as a service: one request, batches, load, bad requests, a stop, a table of users, and a fit.
 
     ./run bench rerank_serving [--what request batch …] [--users 1000000] [--seconds 60] [--out FILE]
+    ./run bench rerank_serving --what fit --data FOLDER [--out FILE]
 
-The ranker is the one that a CPU trains by default (preset "small", lists of 50, ratings and taste), with
-random weights: the time does not depend on them. A row holds the load of the machine before it was measured.
+A fit trains a ranker on real ratings by the defaults. For the other parts the ranker is the one that a CPU
+trains by default (preset "small", lists of 50, ratings and taste), with random weights: the time does not
+depend on them. A row holds the load of the machine before it was measured.
 """
 
 import argparse
@@ -35,13 +37,17 @@ Row = dict[str, Any]
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench rerank_serving", description=__doc__)
-    parser.add_argument("--what", nargs="*", default=list(PARTS), choices=list(PARTS))
+    every = [name for name in PARTS if name != "fit"]
+    parser.add_argument("--what", nargs="*", default=every, choices=list(PARTS))
+    parser.add_argument("--data", help="the table of the fit, such as a folder of MovieLens-1M")
     parser.add_argument("--users", type=int, default=1_000_000, help="of the table")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the load over HTTP")
     parser.add_argument("--rate", type=float, default=200.0, help="requests a second of the load")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", default="runs/bench/rerank-serving.jsonl")
     options = parser.parse_args(argv)
+    if "fit" in options.what and not options.data:
+        parser.error("--what fit takes --data")
     torch.set_num_threads(options.threads)
     where = provenance(" ".join(["factorank bench rerank_serving", *(argv or ())]))
     ranker, rows = new_ranker(), []
@@ -226,7 +232,7 @@ def table(ranker: Ranker, options: Any) -> Row:
             "--out",
             out,
         ]
-        started, done, memory = time.perf_counter(), [], []
+        started, done, memory = time.perf_counter(), [], []  # memory begins anew after the kill
         for stop_at in (options.users // 3, None):
             process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
             assert process.stderr is not None
@@ -246,24 +252,36 @@ def table(ranker: Ranker, options: Any) -> Row:
         (part[-1][1] - part[0][1]) / (part[-1][0] - part[0][0])
         for part in (done[half // 4 : half], done[half:])
     ]
-    about = {
+    return {
         "n": 10,
         "r": 3,
         "users": options.users,
         "seconds": seconds,
         "users_per_second": options.users / seconds,
-    }
-    about |= {
         "rate_first_half": rates[0],
         "rate_second_half": rates[1],
         "killed": True,
         "each_user_once": whole,
-    }
-    return about | {
         "errors": len(answers) - answers["error"].null_count(),
-        "memory_mb_half": memory[half],
-        "memory_mb_end": max(memory[half:]),
+        "memory_mb": [round(memory[i * (len(memory) - 1) // 12]) for i in range(13)],
     }
+
+
+def fit(_: Ranker, options: Any) -> Row:
+    """A ranker by the defaults: seconds of the whole command, and what it ends by saying."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "factorank", "rerank", "fit", options.data, "--out", f"{folder}/run"]
+        started = time.perf_counter()
+        ended = subprocess.run(command, capture_output=True, text=True)
+        seconds = time.perf_counter() - started
+    lines = ended.stdout.splitlines()
+    cells = [line.split() for line in lines if line.lstrip()[:1].isdigit() and len(line.split()) == 5]
+    leads = [
+        {"n": int(n), "r": int(r), "baseline": name, "lead": float(lead), "lead_se": float(error)}
+        for n, r, name, lead, error in cells
+    ]
+    about = {"data": Path(options.data).name, "seconds": seconds, "limit": 600, "exit": ended.returncode}
+    return about | {"leads": leads, "ends": lines[-1] if lines else ended.stderr[-200:]}
 
 
 class Server:
@@ -361,6 +379,7 @@ PARTS: dict[str, Callable[[Ranker, Any], Row]] = {
     "bad": bad_requests,
     "stop": stopped,
     "table": table,
+    "fit": fit,
 }
 
 
