@@ -9,6 +9,7 @@ depend on them. A row holds the load of the machine before it was measured.
 """
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -336,6 +337,8 @@ def load(url: str, bodies: list[bytes], rate: float, seconds: float) -> tuple[li
                 *(ask(client, bodies[i % len(bodies)], time.perf_counter()) for i in range(50))
             )
             times.clear()
+            gc.collect()
+            gc.freeze()  # a pause of the client is none of the service
             started, tasks = time.perf_counter(), []
             for number in range(int(rate * seconds)):
                 due = started + number / rate

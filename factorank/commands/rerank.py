@@ -211,7 +211,7 @@ class RerankServe:
     def run(self) -> int:
         try:
             from factorank.rerank.service import Limits, create_app
-            from factorank.rerank.serving import Server, compute_threads, listen
+            from factorank.rerank.serving import Server, compute_threads, listen, settle
         except ImportError:
             raise FactorankError("a service needs FastAPI: pip install 'factorank[serve]'") from None
         import torch
@@ -222,7 +222,9 @@ class RerankServe:
             check_least(name, getattr(self, name))
         limits = Limits(batch=self.batch, wait=self.wait, queue=self.queue)
         torch.set_num_threads(compute_threads() if self.threads is None else self.threads)
-        server = Server(create_app(Ranker.load(self.source), limits))
+        ranker = Ranker.load(self.source)
+        settle(ranker)
+        server = Server(create_app(ranker, limits))
         sockets = listen(self.host, self.port)
         print(f"serving {self.source} at http://{self.host}:{self.port}; Ctrl-C stops it", flush=True)
         server.run(sockets)

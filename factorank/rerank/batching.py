@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from factorank.errors import RankerWarning
 from factorank.rerank.checking import check_history, check_request
 from factorank.rerank.ranker import Ranker
-from factorank.rerank.reranking import Query, Reranking
+from factorank.rerank.reranking import Query, RankedItem, Reranking
 
 Item = int | str
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -194,5 +194,8 @@ class Metrics:
 def as_json(ranker: Ranker, answer: Reranking) -> bytes:
     """The answer for a user as JSON."""
     names = ranker.catalogue.names(answer.items)
-    items = [ranked._asdict() | {"name": name} for ranked, name in zip(answer, names, strict=True)]
+    fields = (*RankedItem._fields, "name")
+    items = [
+        dict(zip(fields, (*ranked, name), strict=True)) for ranked, name in zip(answer, names, strict=True)
+    ]
     return json.dumps({"items": items, "k": answer.k}, ensure_ascii=False).encode()

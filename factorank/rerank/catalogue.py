@@ -58,6 +58,10 @@ class Catalogue:
 
     def index(self, item: Item) -> int | None:
         """The index of an item, None if the catalogue does not hold it."""
+        return self._find(item)
+
+    def _find(self, item: Item) -> int | None:
+        """:meth:`index` without the check of its argument, which would take most of a request's time."""
         index = self._index.get(item)
         if index is None and isinstance(item, Tensor | np.generic):
             index = self._index.get(item.item())
@@ -91,7 +95,7 @@ class Catalogue:
         """What to call items in text: their titles, or else the names that the caller used."""
         names = []
         for item in items:
-            index = self.index(item)
+            index = self._find(item)
             names.append(str(item) if index is None or self.titles is None else self.titles[index])
         return names
 

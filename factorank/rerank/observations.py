@@ -135,7 +135,7 @@ def whole_numbers(values: Any) -> Tensor | None:
 
 
 def item_key(catalogue: Catalogue, name: Item) -> Any:
-    index = catalogue.index(name)
+    index = catalogue._find(name)
     return ("new", name) if index is None else index
 
 

@@ -14,7 +14,7 @@ request that is too large has status 413, and one that finds the queue full 503.
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -69,18 +69,7 @@ def create_app(ranker: Ranker, limits: Limits | None = None) -> FastAPI:
 
     app = FastAPI(title="factorank", lifespan=running)
 
-    @app.middleware("http")
-    async def counted(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        started = time.perf_counter()
-        length = request.headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > limits.body or "transfer-encoding" in request.headers:
-            text = f"a request has a length of up to {limits.body} bytes"
-            response: Response = JSONResponse({"error": text}, 413)
-        else:
-            response = await answer(request)
-        path = request.url.path if request.url.path in PATHS else "other"
-        metrics.add(path, response.status_code, time.perf_counter() - started)
-        return response
+    app.add_middleware(Counted, limits=limits, metrics=metrics)
 
     @app.exception_handler(FactorankError)
     async def refused(_: Request, error: FactorankError) -> Response:
@@ -121,6 +110,33 @@ def create_app(ranker: Ranker, limits: Limits | None = None) -> FastAPI:
         return PlainTextResponse(metrics.text(batches.waiting))
 
     return app
+
+
+class Counted:
+    """Counts requests and times them, and refuses those that are too large before they are read."""
+
+    def __init__(self, app: Any, limits: Limits, metrics: Metrics) -> None:
+        self.app, self.limits, self.metrics = app, limits, metrics
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        started, status, headers = time.perf_counter(), 500, dict(scope["headers"])
+
+        async def sent(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        answer, length = self.app, headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self.limits.body or b"transfer-encoding" in headers:
+            text = f"a request has a length of up to {self.limits.body} bytes"
+            answer = JSONResponse({"error": text}, 413)
+        try:
+            await answer(scope, receive, sent)
+        finally:
+            path = scope["path"] if scope["path"] in PATHS else "other"
+            self.metrics.add(path, status, time.perf_counter() - started)
 
 
 def check_length(observed: Any, limits: Limits) -> None:

@@ -1,6 +1,7 @@
 """The process of the service: a stop answers all that was sent; one core is left to reading and writing."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ pytest.importorskip("fastapi")
 import torch
 
 from factorank.rerank.service import create_app
-from factorank.rerank.serving import Server, compute_threads, listen
+from factorank.rerank.serving import Server, compute_threads, listen, settle
 
 BODY = json.dumps({"items": [100, 101]}).encode()
 HEAD = b"POST /rerank HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -120,3 +121,11 @@ def test_the_computation_leaves_a_core(monkeypatch):
         assert compute_threads() == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     assert compute_threads() == 8
+
+
+def test_what_is_in_memory_before_the_first_request_is_not_looked_through_again(masked):
+    try:
+        settle(masked)
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()
