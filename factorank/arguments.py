@@ -57,7 +57,7 @@ def guard(module: str, names: Iterable[str] | None = None) -> None:
         elif inspect.isclass(value) and not issubclass(value, BaseException):
             for parent in value.__mro__:
                 if parent.__module__.startswith("factorank"):
-                    _guard_class(parent)
+                    guard_class(parent)
 
 
 def checked(function: Any) -> Any:
@@ -168,7 +168,8 @@ def test_of(hint: Any) -> Test:
         return callable
     if issubclass(kind, Iterable) and kind.__module__ in _GENERAL:
         inner = test_of(parts[0]) if parts else (lambda value: True)
-        return lambda value: _several(value, inner, text=parts[:1] == (str,))
+        text = parts[:1] == (str,) and kind.__module__ == "collections.abc"  # a text is a sequence of letters
+        return lambda value: _several(value, inner, text)
     return lambda value: isinstance(value, kind)
 
 
@@ -259,7 +260,8 @@ def _several(value: Any, inner: Test, text: bool = False) -> bool:
     return isinstance(value, Collection | Iterable) or hasattr(value, "__array__")
 
 
-def _guard_class(kind: type) -> None:
+def guard_class(kind: type) -> None:
+    """Check the arguments of the public methods that a class defines itself."""
     for name, value in [*vars(kind).items()]:
         if name != "__init__" and (name.startswith("_") or name in ("forward", "check")):
             continue

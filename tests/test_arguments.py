@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import factorank as fr
-from benchmarks.campaign import inputs, specimens
+from benchmarks.campaign import inputs
+from benchmarks.campaign.specimens import MODULES, public_names, skipped, targets
 from factorank import arguments, public
 
 WRONG: list[bool] = []
@@ -135,7 +136,7 @@ def test_everything_public_is_guarded():
         elif inspect.isclass(value) and not issubclass(value, BaseException):
             own = vars(value).get("__init__")
             assert own is None or hasattr(own, "__checked__"), name
-    for room in specimens.MODULES:
+    for room in MODULES:
         module = getattr(fr, room)
         for name, value in vars(module).items():
             own = [name] if getattr(value, "__module__", "") == module.__name__ and name[0] != "_" else []
@@ -148,6 +149,27 @@ def test_signatures_and_compilation_stay():
     assert pickle.loads(pickle.dumps(fr.kendall)) is fr.kendall
     compiled = torch.compile(lambda x: fr.losses.plackett_luce(x, torch.arange(3)), backend="eager")
     torch.testing.assert_close(compiled(torch.rand(3)).shape, torch.Size([]))
+
+
+def test_laws_that_no_public_name_makes_are_checked_too():
+    law = fr.PermutationModel(3, "lehmer", width=8, depth=1, heads=1).distribution(nfe=1)
+    for each in (law, law.condition(observed=[1, 0]), law.tilt(lambda order: order[..., 0].double(), 1.0)):
+        with pytest.raises(fr.FactorankError, match="generator is a Generator or None, not 'lehmer'"):
+            each.sample(generator="lehmer")
+
+
+def test_the_campaign_calls_every_public_name():
+    called = {target.name for target in targets()}
+    for name, value in public_names():
+        kind = isinstance(value, type) and issubclass(value, BaseException)
+        assert name in called or name in skipped() or kind or not callable(value), name
+    assert not called & skipped()
+
+
+def test_the_campaign_begins_with_arguments_that_are_right(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for target in targets():
+        target.call(**target.arguments)
 
 
 def test_a_short_campaign_of_bad_inputs(tmp_path, monkeypatch):
@@ -163,7 +185,7 @@ def test_a_short_campaign_of_bad_inputs(tmp_path, monkeypatch):
         "baselines.denoising",
         "PermutationModel.dist",
     )
-    chosen = [target for target in specimens.targets() if not target.name.startswith(slow)]
+    chosen = [target for target in targets() if not target.name.startswith(slow)]
     faults = []
     for number in range(700):
         outcome, described = inputs.attempt(chosen[number % len(chosen)], random.Random(number))

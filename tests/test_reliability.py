@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -61,6 +62,9 @@ def test_numbers_beyond_int64_are_refused():
         (lambda: fr.Mallows([0, 1], 0.5).condition(observed=[0, 1], max_states=-1), "max_states"),
         (lambda: fr.rerank.Catalogue([1, 2], titles="ab"), "titles is a list of names, not 'ab'"),
         (lambda: fr.baselines.total_variation(10**12, 1), "n is a number of cards to 1,000"),
+        (lambda: fr.baselines.total_variation(5, 10**12), "first is a number of shuffles to 1,000"),
+        (lambda: fr.Leaderboard.from_scores({}), "a column of items and one a task, but there is none"),
+        (lambda: fr.leaderboard.ScoreTable("ab", ("x",), np.ones((2, 1))), "items is a sequence, not 'ab'"),
     ],
 )
 def test_what_was_silently_wrong_is_refused(act, message):

@@ -1,35 +1,20 @@
 """What the campaign calls: every public function, constructor and method, with arguments that are right."""
 
 import inspect
-import tempfile
+import typing
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 import factorank as fr
+from benchmarks.campaign.things import ARGUMENTS, SKIPPED, folder, laws, orders, ratings, things
 from factorank import public
 
 MODULES = ("metrics", "losses", "votes", "jigsaw", "rerank", "unscramble", "leaderboard", "baselines")
-SKIPPED = {
-    # They train, download, or take seconds: other parts of the campaign and the tests call them.
-    *("train", "jigsaw.learn", "jigsaw.cifar10", "jigsaw.evaluate", "jigsaw.puzzles_per_second"),
-    *("votes.train_networks", "votes.compare", "rerank.evaluate", "jigsaw.Search", "votes.bootstrap"),
-    # They change the process for good.
-    *("register_code", "register_context"),
-}
-METHODS: dict[str, dict[str, Any]] = {
-    "sample": {"sample_shape": (2,)},
-    "log_prob": {"order": torch.tensor([2, 0, 1, 3])},
-    "condition": {"observed": [2, 0]},
-    "marginals": {},
-    "mean_ranks": {},
-    "expand": {"batch_shape": (2,)},
-    "enumerate_support": {},
-}
-"""What is called of a law, with arguments that are right."""
+CHECKED_BY_CALLER = ("return", "check", "validate_args", "_instance", "_closed")
+"""What says that the caller has checked, and torch's own."""
 
 
 class Target(NamedTuple):
@@ -41,43 +26,15 @@ class Target(NamedTuple):
     hints: dict[str, Any]
 
 
-@cache
-def orders() -> torch.Tensor:
-    """Forty rankings of four items, all items beaten by all others somewhere."""
-    return fr.random_permutations(4, (40,), generator=torch.Generator().manual_seed(0))
+def right(name: str, parameter: str) -> Any:
+    """An argument that is right for a parameter of that name."""
+    if parameter not in _right():
+        raise LookupError(f"no right argument is known for {parameter!r} of {name}: add it to ARGUMENTS")
+    return _right()[parameter]
 
 
 @cache
-def folder() -> Path:
-    """A folder for what functions read and write."""
-    path = Path(tempfile.mkdtemp(prefix="factorank-campaign-"))
-    fr.write_rankings(fr.Rankings.from_orders(orders(), items=list("abcd")), path / "votes.soc")
-    fr.save_law(fr.Mallows(torch.arange(4), 0.5), path / "law", items=list("abcd"))
-    (path / "ratings.csv").write_text("user,item,rating\n1,1,5\n1,2,3\n2,1,4\n")
-    (path / "user.csv").write_text("item,rating\n1,3\n2,4\n")
-    return path
-
-
-@cache
-def laws() -> dict[str, Any]:
-    """A law of every family, of four items."""
-    torch.manual_seed(0)
-    model = fr.PermutationModel(4, "lehmer", width=8, depth=1, heads=1).eval()
-    table = torch.ones(4, 4).tril()
-    return {
-        "Uniform": fr.Uniform(4),
-        "Mallows": fr.Mallows([2, 0, 1, 3], 0.5),
-        "GeneralizedMallows": fr.GeneralizedMallows([2, 0, 1, 3], [0.5, 0.2, 0.7, 1.0]),
-        "RIM": fr.RIM(table / table.sum(-1, keepdim=True)),
-        "PlackettLuce": fr.PlackettLuce([0.0, 1.0, -1.0, 0.5]),
-        "Thurstone": fr.Thurstone([0.0, 1.0, -1.0, 0.5], torch.eye(4)),
-        "Mixture": fr.Mixture([0.5, 0.5], [fr.Uniform(4), fr.Mallows([2, 0, 1, 3], 0.5)]),
-        "model": model.distribution(nfe=2, unmask="left-to-right"),
-    }
-
-
-@cache
-def right() -> dict[str, Any]:
+def _right() -> dict[str, Any]:
     """Arguments that are right, by the name of the parameter."""
     order = orders()[0]
     return {
@@ -117,48 +74,62 @@ def right() -> dict[str, Any]:
         "titles": ["a", "b"],
         "tokens": "abcd",
         "steps": 5,
+        "code": torch.tensor([1, 2, 0, 0]),
+        "ranks": orders()[:3],
+        "sequences": orders(),
+        "known": orders()[:3],
+        "size": 24,
+        "observed": [2, 0],
+        "pictures": torch.zeros(2, 8, 8, 3, dtype=torch.uint8),
+        "setting": fr.jigsaw.JigsawSetting(grid=2, width=8, depth=1, heads=1),
+        "device": torch.device("cpu"),
+        "folder": folder() / "written",
+        "file": folder() / "written.safetensors",
+        "out": folder() / "written",
+        "ratings": ratings(),
+        "model": fr.unscramble.load(),
+        "nfe": None,
+        "unmask": "left-to-right",
+        "preferences": [[0, 1]],
     }
 
 
-BY_TARGET = {
+PATHS: dict[str, dict[str, str]] = {
     "law_items": {"path": "law"},
     "load_law": {"path": "law"},
     "save_law": {"path": "saved"},
     "load_ratings": {"path": "ratings.csv"},
     "rerank.read_user": {"path": "user.csv"},
     "write_rankings": {"path": "written.soc"},
+    "votes.open_law": {"folder": "law"},
+    "jigsaw.picture_folder": {"folder": "pictures"},
+    "PermutationModel.from_pretrained": {"folder": "model"},
+    "Ratings.load": {"file": "ratings.safetensors"},
+    "Ranker.load": {"folder": "ranker"},
 }
-"""The files of functions whose ``path`` is no file of votes."""
+"""The files of calls that do not read the file of votes, or write."""
 
 
 @cache
 def targets() -> list[Target]:
-    """Every public callable whose arguments are known, and the methods of laws, codes and models."""
-    listed = [target for name, value in _public() if (target := _target(name, value)) is not None]
-    for name, law in laws().items():
-        for method, arguments in METHODS.items():
-            bound = getattr(law, method)
-            listed.append(Target(f"{name}.{method}", bound, arguments, _hints(bound)))
-    for code in fr.code_names():
-        for method in ("encode", "decode"):
-            bound = getattr(fr.code(code), method)
-            rows = orders() if method == "encode" else fr.code(code).encode(orders())
-            name = "order" if method == "encode" else "code"
-            listed.append(Target(f"{code}.{method}", bound, {name: rows}, _hints(bound)))
-        listed.append(Target(f"{code}.sizes", fr.code(code).sizes, {"n": 4}, _hints(fr.code(code).sizes)))
-    for family in ("Mallows", "GeneralizedMallows", "RIM", "PlackettLuce", "Mixture"):
-        fit = getattr(fr, family).fit
-        own = {"orders": orders()} | ({"components": 2} if family == "Mixture" else {})
-        listed.append(Target(f"{family}.fit", fit, own, _hints(fit)))
-    model = fr.PermutationModel(4, "insertion", width=8, depth=1, heads=1).eval()
-    calls: dict[str, dict[str, Any]] = {"distribution": {"nfe": 2}, "loss": {"order": orders()}}
-    for method, arguments in calls.items():
-        bound = getattr(model, method)
-        listed.append(Target(f"PermutationModel.{method}", bound, arguments, _hints(bound)))
+    """Every public callable but those of ``SKIPPED``, and the public methods of everything that has some."""
+    things()["Ranker"].save(folder() / "ranker")
+    listed = [_target(name, value) for name, value in public_names() if _is_called(name, value)]
+    for name, thing in (things() | laws()).items():
+        for method in _methods(thing):
+            if (full := f"{name}.{method}") not in skipped():
+                listed.append(_target(full, getattr(thing, method), method))
     return listed
 
 
-def _public() -> Iterator[tuple[str, Any]]:
+@cache
+def skipped() -> frozenset[str]:
+    """The names that are not called."""
+    return frozenset(name for names in SKIPPED.values() for name in names)
+
+
+def public_names() -> Iterator[tuple[str, Any]]:
+    """The public names of the package and of its rooms."""
     for name in public.__all__:
         value = getattr(fr, name)
         if name in MODULES:
@@ -170,38 +141,39 @@ def _public() -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _target(name: str, value: Any) -> Target | None:
-    usual = callable(value) and not (inspect.isclass(value) and issubclass(value, BaseException | Warning))
-    if not usual or name in SKIPPED or inspect.isabstract(value):
-        return None
-    try:
-        parameters = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    arguments = {}
-    for parameter in parameters:
-        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+def _is_called(name: str, value: Any) -> bool:
+    error = inspect.isclass(value) and issubclass(value, BaseException)
+    return callable(value) and not error and name not in skipped()
+
+
+def _methods(thing: Any) -> list[str]:
+    """The public methods that the library defines."""
+    own: dict[str, Any] = {}
+    for parent in reversed(type(thing).__mro__):
+        if parent.__module__.startswith("factorank"):
+            own |= vars(parent)
+    names = [name for name in own if name[0] != "_" and name not in ("forward", "check", "error")]
+    return sorted(name for name in names if callable(inspect.getattr_static(thing, name, None))
+                  or isinstance(own[name], classmethod | staticmethod))  # fmt: skip
+
+
+def _target(name: str, value: Any, method: str = "") -> Target:
+    known: dict[str, Any] = ARGUMENTS.get(method, {}) | ARGUMENTS.get(name, {})
+    known = known | {each: folder() / file for each, file in PATHS.get(name, {}).items()}
+    arguments = dict(known)
+    for parameter in inspect.signature(value).parameters.values():
+        required = parameter.default is parameter.empty
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) or not required:
             continue
-        known = BY_TARGET.get(name, {}).get(parameter.name)
-        if known is not None:
-            arguments[parameter.name] = folder() / known
-        elif parameter.default is parameter.empty:
-            if parameter.name not in right():
-                return None
-            arguments[parameter.name] = right()[parameter.name]
+        if parameter.name not in known:
+            arguments[parameter.name] = right(name, parameter.name)
     hinted = value.__init__ if inspect.isclass(value) else value
     return Target(name, value, arguments, _hints(hinted))
 
 
 def _hints(function: Any) -> dict[str, Any]:
-    import typing
-
     try:
         hints = typing.get_type_hints(function)
     except (NameError, TypeError):
         return {}
-    hints.pop("return", None)
-    hints.pop("check", None)  # check=False says that the caller has checked
-    hints.pop("validate_args", None)
-    hints.pop("_instance", None)  # torch's own, of `expand`
-    return hints
+    return {name: hint for name, hint in hints.items() if name not in CHECKED_BY_CALLER}

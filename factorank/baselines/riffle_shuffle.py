@@ -104,8 +104,14 @@ def total_variation(n: int, first: int, second: int | None = None) -> float:
     >>> [round(total_variation(52, t), 3) for t in (5, 6, 7, 8)]  # "seven shuffles are enough"
     [0.924, 0.614, 0.334, 0.167]
     """
-    if not 0 <= n <= LARGEST:
-        raise DistributionError(f"{{parameter}} is a number of cards to {LARGEST:,}, not {n}", parameter="n")
+    for name, number, what in (
+        ("n", n, "cards"),
+        ("first", first, "shuffles"),
+        ("second", second, "shuffles"),
+    ):
+        if number is not None and not 0 <= number <= LARGEST:
+            there = f"{{parameter}} is a number of {what} to {LARGEST:,}, not {number}"
+            raise DistributionError(there, parameter=name)
     over, under = 2 ** (first * n), math.factorial(n) if second is None else 2 ** (second * n)
     other = [1] * n if second is None else _ways(n, 2**second)
     each = zip(_eulerian(n), _ways(n, 2**first), other, strict=True)

@@ -147,6 +147,7 @@ class RIM(FactorizedDistribution):
         """
         ballots = read_ballots(orders, weights, unranked, items)
         check_strength("smoothing", smoothing)
+        smoothing = float(smoothing)  # compiled loops take no tensor
         check_counts(restarts=restarts)
         if not ballots.complete:
             check_unused("a RIM fitted by EM", reference=reference)

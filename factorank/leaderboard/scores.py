@@ -66,6 +66,9 @@ def score_table(table: Any, place: Place = row_name) -> ScoreTable:
     if names["item"] and names["task"] and names["score"]:
         item, task, score = (np.asarray(columns[names[what]]) for what in ("item", "task", "score"))
         return _long(item, task, score, names["score"], place)
+    if len(columns) < 2:
+        there = f"only {next(iter(columns))!r}" if columns else "none"
+        raise RankingsError(f"a table of scores has a column of items and one a task, but there is {there}")
     key = names["item"] or next(iter(columns))
     tasks = [name for name in columns if name != key]
     items = _names(np.asarray(columns[key]), key, place)
