@@ -25,8 +25,8 @@ from torch import Tensor
 from factorank.errors import FactorankError
 
 Test = Callable[[Any], bool]
-INNER = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError)
-"""What Python, torch and numpy raise if arguments do not fit one another."""
+INNER = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError, MemoryError)
+"""What Python, torch and numpy raise if arguments do not fit one another, or ask for too much."""
 LOOKED_AT = 1000
 """So many elements of a list are looked at."""
 

@@ -18,9 +18,15 @@ from factorank.reading import expect, parse_json, read_text
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write or replace a file whole or not at all; text is UTF-8 with ``\\n`` line ends."""
-    path = Path(path)
+    """Write or replace a file whole or not at all; text is UTF-8 with ``\\n`` line ends.
+
+    What a link leads to is replaced, not the link. A device or a pipe is written to, such as ``/dev/null``.
+    """
+    path = Path(os.path.realpath(path))
     data = content.encode() if isinstance(content, str) else content
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        path.write_bytes(data)
+        return
     aside = _aside(path)
     try:
         with open(aside, "xb") as file:

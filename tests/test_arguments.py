@@ -117,12 +117,12 @@ def test_what_fails_inside_is_an_error_of_ours_and_of_the_original_type():
     def fails(kind: type) -> None:
         raise kind("the words")
 
-    for kind in (RuntimeError, IndexError, TypeError, ZeroDivisionError):
+    for kind in (RuntimeError, IndexError, TypeError, ZeroDivisionError, MemoryError):
         with pytest.raises(fr.FactorankError, match="fails cannot take these arguments: the words") as caught:
             fails(kind)
         assert isinstance(caught.value, kind)
         assert isinstance(pickle.loads(pickle.dumps(caught.value)), kind)
-    for kind in (MemoryError, KeyboardInterrupt, AssertionError, OSError):
+    for kind in (KeyboardInterrupt, AssertionError, OSError):
         with pytest.raises(kind) as caught:
             fails(kind)
         assert not isinstance(caught.value, fr.FactorankError)
@@ -192,3 +192,15 @@ def test_a_short_campaign_of_bad_inputs(tmp_path, monkeypatch):
         if outcome not in ("refused", "taken", "right"):
             faults.append(f"{outcome}: {described}")
     assert not faults, "\n".join(faults)
+
+
+def test_errors_of_memory_are_ours_too():
+    @arguments.checked
+    def ask(count: int) -> np.ndarray:
+        return np.empty(count)
+
+    with pytest.raises(
+        fr.FactorankError, match="ask cannot take these arguments: Unable to allocate"
+    ) as caught:
+        ask(10**15)
+    assert isinstance(caught.value, MemoryError)

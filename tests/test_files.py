@@ -1,5 +1,8 @@
 """Files and folders appear whole or not at all."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from factorank.files import folder_made_whole, write_json, write_whole
@@ -35,3 +38,20 @@ def test_json_refuses_what_it_cannot_hold(tmp_path):
     with pytest.raises(ValueError, match="Out of range float"):
         write_json(tmp_path / "x.json", {"bits": float("nan")})
     assert not (tmp_path / "x.json").exists()
+
+
+def test_links_and_devices_stay_what_they_are(tmp_path):
+    target, link, pipe = (tmp_path / name for name in ("target", "link", "pipe"))
+    target.write_text("old")
+    link.symlink_to(target)
+    write_whole(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "through")
+    assert os.read(reader, 20) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+    write_whole(os.devnull, "nothing")
+    assert Path(os.devnull).is_char_device()

@@ -21,8 +21,9 @@ from torch import Tensor
 import factorank as fr
 from benchmarks.campaign.specimens import Target, targets
 
-HUNG = 5
-"""Seconds after which a call counts as hanging."""
+HUNG, PATIENCE = 20, 2
+"""Seconds after which a call counts as hanging, and after which one is left alone that asks for very much."""
+MUCH = 10**6
 
 
 class Thing:
@@ -98,7 +99,7 @@ def hostile(random_numbers: random.Random) -> list[Any]:
             fr.Lehmer(),
             torch.nn.Linear(2, 2),
         ),
-        *("/nowhere/at/all", "/dev/null", "."),
+        *("/dev/null/at/all", "/dev/null", "."),
     ]
 
 
@@ -114,8 +115,9 @@ def attempt(target: Target, random_numbers: random.Random) -> tuple[str, str]:
         arguments[name] = random_numbers.choice(pool)
     wrong = any(not allows(target.hints.get(name, Any), arguments[name]) for name in spoilt)
     described = f"{target.name}({', '.join(f'{name}={_shown(arguments[name])}' for name in spoilt)})"
+    much = any(isinstance(arguments[name], int) and arguments[name] > MUCH for name in spoilt)
     try:
-        with warnings.catch_warnings(), _limit():
+        with warnings.catch_warnings(), _limit(PATIENCE if much else HUNG):
             warnings.simplefilter("ignore")
             answer = target.call(**arguments)
             fault = _fault(target, answer)
@@ -123,8 +125,7 @@ def attempt(target: Target, random_numbers: random.Random) -> tuple[str, str]:
         timed = isinstance(error.__cause__, TimeoutError)
         return ("taken" if timed else "refused"), described
     except TimeoutError:  # who asks for a million million rounds gets them
-        long = any(isinstance(arguments[name], int) and arguments[name] > 10**6 for name in spoilt)
-        return ("taken" if long else "hung"), described
+        return ("taken" if much else "hung"), described
     except OSError as error:
         return ("refused" if error.filename is not None or error.strerror else "raw"), described
     except MemoryError:
@@ -193,12 +194,15 @@ def _fault(target: Target, answer: Any) -> str:
 class _limit:
     """Raise ``TimeoutError`` in a block that takes too long."""
 
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+
     def __enter__(self) -> None:
         def stop(*_: object) -> None:
             raise TimeoutError
 
         self.before = signal.signal(signal.SIGALRM, stop)
-        signal.alarm(HUNG)
+        signal.alarm(self.seconds)
 
     def __exit__(self, *_: object) -> None:
         signal.alarm(0)

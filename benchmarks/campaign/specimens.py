@@ -176,4 +176,8 @@ def _hints(function: Any) -> dict[str, Any]:
         hints = typing.get_type_hints(function)
     except (NameError, TypeError):
         return {}
+    parameters = inspect.signature(function).parameters
+    for name, hint in hints.items():  # what is None unless given may be given as None
+        if name in parameters and parameters[name].default is None:
+            hints[name] = hint | None
     return {name: hint for name, hint in hints.items() if name not in CHECKED_BY_CALLER}
