@@ -119,7 +119,9 @@ def checked(function: Any) -> Any:
             if "not compiled with" not in str(error):  # torch, of a device
                 raise
             raise FactorankError(f"{function.__qualname__}: {error}") from error
-        except INNER as error:
+        except Exception as error:
+            if not isinstance(error, INNER) and type(error).__module__.partition(".")[0] != "numba":
+                raise
             if wrong is not None:
                 raise wrong from error
             raised: Any = type(error)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -204,3 +205,16 @@ def test_errors_of_memory_are_ours_too():
     ) as caught:
         ask(10**15)
     assert isinstance(caught.value, MemoryError)
+
+
+def test_errors_of_the_compiler_are_ours_too():
+    @numba.njit
+    def compiled(value):
+        return value + 1
+
+    @arguments.checked
+    def call(value: object) -> object:
+        return compiled(value)
+
+    with pytest.raises(fr.FactorankError, match="call cannot take these arguments"):
+        call(object())

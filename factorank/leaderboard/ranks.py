@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from factorank.errors import DistributionError
+
 
 @dataclass(frozen=True)
 class RankSets:
@@ -35,7 +37,7 @@ def marginal_rank_sets(scores: Tensor, errors: Tensor, level: float) -> RankSets
     ``errors (draws, n)`` are draws of the error of the scores ``(n,)``: from a normal law, or refits of the
     bootstrap less the fit.
     """
-    t, spread = _statistics(scores, errors)
+    t, spread = _statistics(scores, errors, level)
     n = len(scores)
     active = ~torch.eye(n, dtype=torch.bool)
     above, below = torch.zeros_like(active), torch.zeros_like(active)  # of item j in row j
@@ -54,7 +56,7 @@ def marginal_rank_sets(scores: Tensor, errors: Tensor, level: float) -> RankSets
 
 def simultaneous_rank_sets(scores: Tensor, errors: Tensor, level: float) -> RankSets:
     """A set for each item; with probability ``level`` they hold the ranks of all items together."""
-    t, spread = _statistics(scores, errors)
+    t, spread = _statistics(scores, errors, level)
     n = len(scores)
     active = ~torch.eye(n, dtype=torch.bool)
     above = torch.zeros_like(active)
@@ -75,7 +77,7 @@ def naive_rank_sets(low: Tensor, high: Tensor) -> RankSets:
 
 def bonferroni_rank_sets(scores: Tensor, errors: Tensor, level: float) -> RankSets:
     """Simultaneous sets from as many separate tests as there are ordered pairs: valid, and wide."""
-    t, _ = _statistics(scores, errors)
+    t, _ = _statistics(scores, errors, level)
     n = len(scores)
     share = (1 - level) / max(n * (n - 1), 1)
     critical = torch.special.ndtri(torch.tensor(1 - share, dtype=torch.float64))
@@ -124,8 +126,13 @@ def battles_to_separate(difference: float, variance: float, information: float, 
     return max(0, math.ceil(missing / information))
 
 
-def _statistics(scores: Tensor, errors: Tensor) -> tuple[Tensor, Tensor]:
+def _statistics(scores: Tensor, errors: Tensor, level: float) -> tuple[Tensor, Tensor]:
     """The studentised differences of the scores ``(n, n)``, and what they were divided by."""
+    if scores.ndim != 1 or errors.ndim != 2 or errors.shape[1] != len(scores) or not len(errors):
+        shapes = f"{tuple(scores.shape)} and errors {tuple(errors.shape)}"
+        raise DistributionError(f"sets of ranks take scores (n,) and errors (draws, n), not scores {shapes}")
+    if not 0 < level < 1:
+        raise DistributionError(f"{{parameter}} is between 0 and 1, not {level!r}", parameter="level")
     centred = errors - errors.mean(0)
     covariance = centred.T @ centred / max(len(errors) - 1, 1)
     own = covariance.diagonal()

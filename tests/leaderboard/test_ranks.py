@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+from factorank.errors import DistributionError
 from factorank.leaderboard.ranks import (
     battles_to_separate,
     bonferroni_rank_sets,
@@ -108,3 +109,14 @@ def test_battles_that_would_separate():
     assert 0.2 * precision**0.5 >= 1.96
     assert 0.2 * (precision - 0.25) ** 0.5 < 1.96
     assert battles_to_separate(1.0, 0.01, 0.25, 1.96) == 0
+
+
+@pytest.mark.parametrize("sets", [marginal_rank_sets, simultaneous_rank_sets, bonferroni_rank_sets])
+def test_what_has_no_level_or_shape_is_refused(sets):
+    scores, errors = torch.zeros(3), torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(DistributionError, match="level is between 0 and 1, not 1e[+]30"):
+        sets(scores, errors, 1e30)
+    with pytest.raises(DistributionError, match=r"not scores \(1, 3\) and errors \(20, 3\)"):
+        sets(scores[None], errors, 0.9)
+    with pytest.raises(DistributionError, match=r"errors \(0, 3\)"):
+        sets(scores, errors[:0], 0.9)

@@ -45,10 +45,13 @@ def kemeny(counts: np.ndarray, start: np.ndarray | None = None, effort: float = 
     if start is not None and len(start) != len(counts):
         raise PermutationError(f"a consensus of {len(counts)} items cannot start from {len(start)}")
     parts, exact, short = [], True, 0.0
-    for group in groups(counts > counts.T):
-        margins = (counts - counts.T)[np.ix_(group, group)]
-        first = None if start is None else np.argsort(np.argsort(start)[group])
-        order, missing = _solve(margins, first, effort)
+    margins, place = counts - counts.T, None if start is None else np.argsort(start)
+    for group in groups(margins > 0):
+        if len(group) == 1:
+            parts.append(group)
+            continue
+        first = None if place is None else np.argsort(place[group])
+        order, missing = _solve(margins[np.ix_(group, group)], first, effort)
         parts.append(group[order])
         exact, short = exact and missing == 0, short + missing
     order = np.concatenate(parts)
@@ -65,17 +68,17 @@ def number_of_best(counts: np.ndarray, order: np.ndarray) -> int | None:
     """
     from factorank.kernels.ordering_proofs import all_best, triangle_bound
 
-    number, place = 1, np.argsort(order)
+    number, place, margins = 1, np.argsort(order), (counts - counts.T).astype(float)
     for group in groups(counts >= counts.T):  # every best order puts these groups one above the other
         if len(group) == 1:
             continue
         if len(group) > PROVEN_UP_TO:
             return None
-        margins = (counts - counts.T)[np.ix_(group, group)].astype(float)
-        best, (grain, tiny) = np.argsort(place[group]), _grain(margins)
-        target = value_of(margins, best)
-        bound = triangle_bound(margins, target + grain / 2, 200)
-        _, ways = all_best(margins, bound, target, tiny, min(1 << 13, 1 << len(group)))
+        own = margins[np.ix_(group, group)]
+        best, (grain, tiny) = np.argsort(place[group]), _grain(own)
+        target = value_of(own, best)
+        bound = triangle_bound(own, target + grain / 2, 200)
+        _, ways = all_best(own, bound, target, tiny, min(1 << 13, 1 << len(group)))
         if not 0 < ways < 2**53:
             return None
         number *= int(ways)
