@@ -114,7 +114,7 @@ def test_battles_that_would_separate():
 @pytest.mark.parametrize("sets", [marginal_rank_sets, simultaneous_rank_sets, bonferroni_rank_sets])
 def test_what_has_no_level_or_shape_is_refused(sets):
     scores, errors = torch.zeros(3), torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(DistributionError, match="level is between 0 and 1, not 1e[+]30"):
+    with pytest.raises(DistributionError, match=r"level is between 0 and 1, not 1e[+]30"):
         sets(scores, errors, 1e30)
     with pytest.raises(DistributionError, match=r"not scores \(1, 3\) and errors \(20, 3\)"):
         sets(scores[None], errors, 0.9)
