@@ -1,5 +1,7 @@
 """What the campaign calls methods of, and the arguments that are right for calls that names do not tell."""
 
+import atexit
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -58,6 +60,7 @@ def orders() -> torch.Tensor:
 def folder() -> Path:
     """A folder for what functions read and write."""
     path = Path(tempfile.mkdtemp(prefix="factorank-campaign-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
     fr.write_rankings(fr.Rankings.from_orders(orders(), items=list("abcd")), path / "votes.soc")
     fr.save_law(fr.Mallows(torch.arange(4), 0.5), path / "law", items=list("abcd"))
     (path / "ratings.csv").write_text("user,item,rating\n1,1,5\n1,2,3\n2,1,4\n")
