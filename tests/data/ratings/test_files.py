@@ -85,6 +85,15 @@ def test_the_csv_releases(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("arrays", "there"), [({}, "there is none"), ({"a": [1.0], "b": [2.0]}, "there are a, b")]
+)
+def test_an_archive_without_the_ratings_is_refused(arrays, there, tmp_path):
+    np.savez(tmp_path / "r.npz", **arrays)
+    with pytest.raises(RatingsError, match=rf"r\.npz: an array 'ratings' is needed; {there}"):
+        load_ratings(tmp_path / "r.npz")
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ("10,Café,\xff".encode("latin-1"), r"movies\.csv:2: byte 0xe9 is not UTF-8"),
