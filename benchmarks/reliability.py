@@ -26,11 +26,22 @@ from factorank.files import read_json_lines, write_json
 from factorank.reading import read_object
 
 WANTED = {
-    "inputs": 1_000_000, "damage": 18_000, "kills": 300, "numbers": 20_000, "threads": 4_000,
+    "inputs": 1_000_000, "damage": 1_000, "kills": 100, "numbers": 20_000, "threads": 4_000,
     "processes": 40, "service": 2_000,
 }  # fmt: skip
-"""How many attempts each part makes in all."""
-FAULTS = {"raw", "accepted", "wrong answer", "hung", "memory", "changed", "process started", "lost"}
+"""How many attempts each part makes in all: damage of each kind of file, kills of each command."""
+LISTS = ("damage", "kills")
+FAULTS = {
+    "raw",
+    "accepted",
+    "wrong answer",
+    "hung",
+    "memory",
+    "changed",
+    "process started",
+    "process ended",
+    "lost",
+}
 MEMORY = 12 << 30
 """The bytes that the campaign may use: an attempt that needs more is a fault."""
 
@@ -52,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     where, rows = provenance(" ".join(["factorank bench reliability", *(argv or ())])), []
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):  # some calls write: anywhere
         for part in options.part:
-            wanted, seconds = options.count or WANTED[part], options.seconds / len(options.part)
+            wanted, seconds = options.count or wanted_of(part), options.seconds / len(options.part)
             rows.append(run_part(part, wanted, seconds, options.seed, state) | where)
     kept = read_json_lines(options.out) if Path(options.out).exists() else []
     replaced = {(row["part"], row["seed"]) for row in rows}  # parts with several seeds can run side by side
@@ -60,6 +71,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"\nwritten: {options.out}\n")
     show(["part", "attempts", "faults", "outcomes"], [_cells(row) for row in rows])
     return int(any(row["faults"] for row in rows))
+
+
+def wanted_of(part: str) -> int:
+    """The attempts of a part on everything that it has a list of."""
+    from benchmarks.campaign import commands, damage
+
+    listed = {"damage": len(damage.kinds()), "kills": len(commands.COMMANDS)} if part in LISTS else {}
+    return WANTED[part] * listed.get(part, 1)
 
 
 def run_part(part: str, wanted: int, seconds: float, seed: int, state: Path) -> dict[str, Any]:
@@ -91,7 +110,7 @@ def run_part(part: str, wanted: int, seconds: float, seed: int, state: Path) -> 
 
 
 def _attempts(part: str, first: int, wanted: int, seed: int) -> Iterator[tuple[str, str, int]]:
-    from benchmarks.campaign import damage, edges, inputs, kills, service, together
+    from benchmarks.campaign import commands, damage, edges, inputs, kills, service, together
 
     if part in ("threads", "processes"):
         for number in range(first, wanted, 320 if part == "threads" else 4):
@@ -101,10 +120,10 @@ def _attempts(part: str, first: int, wanted: int, seed: int) -> Iterator[tuple[s
         return
     attempts: dict[str, Attempt] = {
         "inputs": lambda number: inputs.numbered(number, seed),
-        "damage": lambda number: damage.attempt(
-            damage.kinds()[number % len(damage.kinds())], number // len(damage.kinds()), seed
+        "damage": lambda number: damage.attempt_apart(number, seed),
+        "kills": lambda number: kills.attempt(
+            commands.COMMANDS[number % len(commands.COMMANDS)], number // len(commands.COMMANDS), seed
         ),
-        "kills": lambda number: kills.attempt(kills.COMMANDS[number % len(kills.COMMANDS)], number, seed),
         "numbers": lambda number: edges.attempt(number, seed),
         "service": lambda number: service.attempt(number, seed),
     }

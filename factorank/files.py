@@ -54,6 +54,22 @@ def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     ]
 
 
+def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The lines of the ``metrics.jsonl`` of a run: numbers by their names, with ``step`` and ``seconds``.
+
+    A last line that a killed run has left half written is left out.
+    """
+    lines = []
+    for number, line in enumerate(read_text(path).rpartition("\n")[0].split("\n"), start=1):
+        if line:
+            where = f"{path}:{number}"
+            value = expect(dict[str, int | float | bool | None], parse_json(line, where), where)
+            expect(int, value.get("step"), f"{where}: step")
+            expect(float, value.get("seconds"), f"{where}: seconds")
+            lines.append(value)
+    return lines
+
+
 @contextmanager
 def folder_made_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A new folder to fill, which takes the place of ``path`` when the block ends without an error.

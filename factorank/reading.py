@@ -5,10 +5,12 @@ with an error that names the file and the fault. Nothing that is read is ever ru
 """
 
 import dataclasses
+import gzip
 import json
 import math
 import os
 import types
+import zlib
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from factorank.errors import FactorankError
@@ -38,6 +40,18 @@ def read_bytes(path: PathLike, *, most: int, error: type[FactorankError] = Facto
                 raise error(f"{path}: larger than the {most:,} bytes that are read of such a file")
             part = file.read(1 << 20)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def read_gzip(path: PathLike, *, most: int, error: type[FactorankError] = FactorankError) -> bytes:
+    """What a file packed by gzip holds, of which no more than ``most`` bytes are unpacked."""
+    try:
+        with gzip.open(os.fspath(path), "rb") as file:
+            data = file.read(most + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as failure:
+        raise error(f"{path}: damaged, or not packed by gzip: {failure}") from None
+    if len(data) > most:
+        raise error(f"{path}: unpacks to more than the {most:,} bytes that are read of such a file")
+    return data
 
 
 def read_text(

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 import factorank as fr
-from benchmarks.campaign import damage, edges, kills, together
+from benchmarks import reliability
+from benchmarks.campaign import commands, damage, edges, kills, together
 from factorank import cli
 from factorank.commands._text import PlainStream, visible
 from factorank.data.pictures import read_picture
@@ -212,12 +213,21 @@ def test_threads_share_a_model_that_is_in_training_mode():
     assert all(module.training for module in model.modules())
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in damage.kinds()])
+@pytest.mark.parametrize("kind", damage.kinds(), ids=lambda kind: kind.name)
 def test_damaged_files(kind):
-    (chosen,) = [each for each in damage.kinds() if each.name == kind]
-    outcomes = [damage.attempt(chosen, number, 1) for number in range(12)]
-    wrong = [text for text in outcomes if text[0] in ("raw", "changed", "process started")]
-    assert not wrong
+    outcomes = [damage.attempt(kind, number, 1) for number in range(5)]
+    assert not [text for text in outcomes if text[0] in reliability.FAULTS]
+
+
+def test_a_damaged_file_that_ends_the_process_is_told():
+    kind = damage.kinds()[0]
+    try:
+        assert damage.attempt_apart(0, 1)[0] == damage.attempt(kind, 0, 1)[0]
+        damage.worker().terminate()
+        damage.worker().wait()
+        assert damage.attempt_apart(0, 1) == ("process ended", "number 0: exit code -15")
+    finally:
+        damage.clean()
 
 
 def test_numerical_edges():
@@ -225,8 +235,16 @@ def test_numerical_edges():
     assert not [text for text in outcomes if text[0] in ("raw", "wrong answer")]
 
 
-@pytest.mark.parametrize("name", ["sample"])
+@pytest.mark.parametrize("name", ["sample", "train auto", "save_law", "Ratings.save"])
 def test_killed_commands_lose_nothing(name):
-    (command,) = [each for each in kills.COMMANDS if each.name == name]
+    (command,) = [each for each in commands.COMMANDS if each.name == name]
     outcomes = [kills.attempt(command, number, 1) for number in range(4)]
-    assert not [text for text in outcomes if text[0] in ("raw", "lost")]
+    assert not [text for text in outcomes if text[0] in reliability.FAULTS]
+    assert "whole" in {outcome for outcome, _ in outcomes}
+
+
+def test_the_campaign_wants_enough_of_each_kind_and_command():
+    assert reliability.wanted_of("damage") == 1000 * len(damage.kinds())
+    assert reliability.wanted_of("kills") == 100 * len(commands.COMMANDS)
+    for listed in (damage.kinds(), commands.COMMANDS):
+        assert len({each.name for each in listed}) == len(listed)

@@ -2,28 +2,34 @@
 
 A file of a kind with checksums must never be read with another meaning. Text and pictures have none: there a
 changed digit is another number, and only errors that are not ours, new processes and large costs are faults.
+The kinds are listed in :mod:`benchmarks.campaign.folders_read` and :mod:`benchmarks.campaign.tables_read`.
 """
 
 import contextlib
+import json
+import os
 import random
+import resource
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-
 import factorank as fr
-from factorank.data.pictures import read_picture
-from factorank.data.ratings import Ratings
-from factorank.data.words import read_words
-from factorank.training import checkpoints
 
+SLOW = 10.0
+"""Seconds of computing after which a small file counts as hung."""
+LONGEST = 60
+"""Seconds after which nobody waits any longer."""
+LARGE = 1 << 21
+"""Kibibytes by which no small file may raise the peak of the memory."""
 STARTED = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn")
 HOSTILE = [
     *(
@@ -53,101 +59,27 @@ class Kind(NamedTuple):
     """A kind of file: how a whole one is made, how it is read to something that can be compared."""
 
     name: str
-    make: Callable[[Path], None]
+    make: Callable[[Path], Any]
     read: Callable[[Path], Any]
     sealed: bool
-
-
-def _model() -> Any:
-    torch.manual_seed(0)
-    return fr.PermutationModel(4, "insertion", width=8, depth=1, heads=1, context=fr.ItemContext(5, 8))
-
-
-def _model_facts(path: Path) -> Any:
-    model = fr.PermutationModel.from_pretrained(path)
-    return model.config(), [weight.tolist() for weight in model.state_dict().values()]
-
-
-def _ratings() -> Ratings:
-    return Ratings.from_rows([1, 1, 2, 2], [10, 20, 10, 30], [5.0, 3.0, 4.0, 1.0])
-
-
-def _rating_facts(ratings: Any) -> Any:
-    return ratings.ids, ratings.user_ids, ratings.items.tolist(), ratings.values.tolist()
-
-
-def _law_facts(path: Path) -> Any:
-    law: Any = fr.load_law(path)
-    return repr(law), fr.law_items(path), law.log_prob(torch.arange(4)).tolist(), repr(law.report)
-
-
-def _checkpoint(path: Path) -> None:
-    tensors = {"weights": {"w": torch.arange(3.0)}, "optimizer": {"m": torch.ones(3)}}
-    checkpoints.write(path, checkpoints.Checkpoint(4, tensors, {"seconds": 1.5}))
-
-
-def _checkpoint_facts(path: Path) -> Any:
-    held = checkpoints.read(path / "4")
-    return held.step, held.state, {name: str(tensors) for name, tensors in held.tensors.items()}
-
-
-def _votes() -> Any:
-    orders = fr.random_permutations(4, (30,), generator=torch.Generator().manual_seed(0))
-    return fr.Rankings.from_orders(orders, items=["ann", "bob", "cat", "dan"])
-
-
-def _ranking_facts(rankings: Any) -> Any:
-    return rankings.items, rankings.ranks.tolist(), rankings.counts.tolist()
-
-
-def _zip(path: Path) -> None:
-    with zipfile.ZipFile(path / "ratings.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("ratings.csv", "userId,movieId,rating\n1,10,5\n1,20,3\n2,10,4\n")
-
-
-def _picture(path: Path, suffix: str) -> None:
-    from PIL import Image
-
-    pixels = np.random.default_rng(0).integers(0, 255, (24, 24, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(path / f"picture{suffix}")
 
 
 @cache
 def kinds() -> list[Kind]:
     """Every kind of file that is read."""
-    law = fr.Mallows.fit(fr.random_permutations(4, (20,), generator=torch.Generator().manual_seed(0)))
-    text = [
-        Kind(f"votes {name}", lambda p, n=name: fr.write_rankings(_votes(), p / f"votes{n}"),  # type: ignore[misc]
-             lambda p, n=name: _ranking_facts(fr.read_rankings(p / f"votes{n}")), False)  # type: ignore[misc]
-        for name in (".soc", ".csv", ".parquet")
-    ]  # fmt: skip
-    pictures = [
-        Kind(f"picture {name}", lambda p, n=name: _picture(p, n),  # type: ignore[misc]
-             lambda p, n=name: read_picture(p / f"picture{n}").tolist(), False)  # type: ignore[misc]
-        for name in (".png", ".jpg", ".webp", ".gif", ".bmp", ".tif", ".ppm")
-    ]  # fmt: skip
-    csv, user = "user,item,rating\n1,10,5\n1,20,3\n2,10,4\n", "item,rating\n10,3\n20,4\n"
-    return [
-        Kind("law", lambda p: fr.save_law(law, p / "law", items=list("abcd")),
-             lambda p: _law_facts(p / "law"), True),
-        Kind("model", lambda p: _model().save_pretrained(p), _model_facts, True),
-        Kind("checkpoint", _checkpoint, _checkpoint_facts, True),
-        Kind("ratings", lambda p: _ratings().save(p / "r.safetensors"),
-             lambda p: _rating_facts(Ratings.load(p / "r.safetensors")), True),
-        Kind("ratings table", lambda p: _write(p / "ratings.csv", csv),
-             lambda p: _rating_facts(fr.load_ratings(p / "ratings.csv")), False),
-        Kind("ratings zip", _zip, lambda p: _rating_facts(fr.load_ratings(p / "ratings.zip")), False),
-        Kind("user", lambda p: _write(p / "user.csv", user),
-             lambda p: repr(fr.rerank.read_user(p / "user.csv")), False),
-        Kind("words", lambda p: _write(p / "words", "tea\neat\nnet\n"),
-             lambda p: read_words(p / "words"), False),
-        *text,
-        *pictures,
-    ]  # fmt: skip
+    from benchmarks.campaign.folders_read import FOLDERS
+    from benchmarks.campaign.tables_read import TABLES
+
+    return [*FOLDERS, *TABLES]
 
 
-def attempt(kind: Kind, number: int, seed: int) -> tuple[str, str]:
-    """Damage a file of that kind in one way and read it: what came of it, and how it was damaged."""
+def attempt(
+    kind: Kind, number: int, seed: int, say: Callable[[str], object] = lambda text: None
+) -> tuple[str, str]:
+    """Damage a file of that kind in one way and read it: what came of it, and how it was damaged.
+
+    The latter is also said before it is read.
+    """
     chance = random.Random(f"{seed} {kind.name} {number}")
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(), watched() as started:
         warnings.simplefilter("ignore")
@@ -160,17 +92,83 @@ def attempt(kind: Kind, number: int, seed: int) -> tuple[str, str]:
         how, damaged = _damaged(whole[target], chance)
         (folder / target).write_bytes(damaged)
         described = f"{kind.name}: {target} {how}"
+        say(described)
+        before, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:
             read = kind.read(folder)
-        except (fr.FactorankError, OSError):
-            outcome = "refused"
-        except Exception as error:
-            outcome, described = "raw", f"{described}: {type(error).__name__}: {str(error)[:90]}"
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of polars is no Exception
+            system = isinstance(error, OSError) and error.errno is not None  # not one of Pillow or gzip
+            outcome = "refused" if isinstance(error, fr.FactorankError) or system else "raw"
+            described += f": {type(error).__name__}: {str(error)[:90]}"
         else:
             outcome = "harmless" if read == good else "changed" if kind.sealed else "other content"
         if started:
             return "process started", f"{described}: {started[0]}"
+        if (seconds := time.process_time() - before) > SLOW:
+            return "hung", f"{described}: {seconds:.1f} s"
+        if (more := resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) > LARGE:
+            return "memory", f"{described}: {more / (1 << 20):.1f} GiB"
         return outcome, described
+
+
+def attempt_apart(number: int, seed: int) -> tuple[str, str]:
+    """The attempt of that number, the kinds in turn, in another process, which a damaged file may end."""
+    reader, described = worker(), f"number {number}"
+    assert reader.stdin is not None
+    assert reader.stdout is not None
+    watch = threading.Timer(LONGEST, reader.kill)
+    watch.start()
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            print(number, seed, file=reader.stdin, flush=True)
+        for line in reader.stdout:
+            outcome, described = json.loads(line)
+            if outcome is not None:
+                return outcome, described
+    finally:
+        watch.cancel()
+    with contextlib.suppress(BrokenPipeError):
+        reader.stdin.close()
+    reader.stdout.close()
+    worker.cache_clear()
+    code = reader.wait()
+    if code == -signal.SIGKILL:
+        return "hung", f"{described}: it took more than {LONGEST} s"
+    return "process ended", f"{described}: exit code {code}"
+
+
+@cache
+def worker() -> subprocess.Popen[str]:
+    """The process that reads."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.campaign.damage"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # a panic of polars is told there, at length
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+
+
+def clean() -> None:
+    """End the process that reads."""
+    if worker.cache_info().currsize:
+        worker().communicate()
+        worker.cache_clear()
+
+
+def _work() -> None:
+    """Make the attempts whose numbers and seeds are lines of the input; what is said of each are lines."""
+    for line in sys.stdin:
+        number, seed = map(int, line.split())
+        kind = kinds()[number % len(kinds())]
+
+        def say(text: str) -> None:
+            print(json.dumps([None, text]), flush=True)
+
+        print(json.dumps(attempt(kind, number // len(kinds()), seed, say)), flush=True)
 
 
 @cache
@@ -233,5 +231,7 @@ def watched() -> Iterator[list[str]]:
         _watchers.pop()
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text)
+if __name__ == "__main__":
+    from benchmarks.campaign import damage
+
+    damage._work()

@@ -89,7 +89,7 @@ class Train(RankingsTable):
 
     def run_auto(self, generator: "torch.Generator") -> int:
         """Try several codes and save the mixture."""
-        from factorank.votes import networks, training_orders, write_items
+        from factorank.votes import networks, training_orders
 
         out = self.out or Path("runs") / "train" / f"{self.file.stem}-auto"
         if out.exists() and not (out / networks.NETWORKS).exists():
@@ -115,8 +115,8 @@ class Train(RankingsTable):
         )
         if not first_process():
             return 0
-        networks.save_networks(trained, out, {"file": self.file.name, "command": command_line()})
-        write_items(out, list(rankings.items))
+        about = {"file": self.file.name, "command": command_line()}
+        networks.save_networks(trained, out, about, rankings.items)
         print("\n" + advice(trained) + "\n")
         held = round(self.held_out * len(orders))
         mixture = f"the mixture of {counted(len(trained.members), 'network')}"

@@ -1,6 +1,5 @@
 """MNIST: pictures of handwritten digits, to train on, held out, and for the test."""
 
-import gzip
 import hashlib
 import os
 from pathlib import Path
@@ -12,10 +11,13 @@ from torch import Tensor
 
 from factorank.data.downloads import VARIABLE, data_folder
 from factorank.errors import FactorankError
+from factorank.reading import read_bytes, read_gzip
 
 SIDE = 28
 """Pixels in a row of a digit."""
 FOLDER = "mnist"
+LARGEST = 1 << 26
+"""The most bytes of a file that are read."""
 FILES = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -66,9 +68,9 @@ def mnist(folder: str | os.PathLike[str] | None = None, *, held_out: int = 5000,
 def _read(folder: Path, name: str) -> Tensor:
     """A file of bytes in the IDX format: two zeros, the type, the number of dimensions, their sizes."""
     if (folder / name).is_file():
-        data = (folder / name).read_bytes()
+        data = read_bytes(folder / name, most=LARGEST)
     elif (folder / f"{name}.gz").is_file():
-        data = gzip.decompress((folder / f"{name}.gz").read_bytes())
+        data = read_gzip(folder / f"{name}.gz", most=LARGEST)
     else:
         raise FactorankError(
             f"{folder} lacks {name} of MNIST, packed or not; put its four files there, or set {VARIABLE} to"

@@ -31,7 +31,16 @@ FORMATS = (
     *("ICO", "ICNS", "TGA", "PCX", "SGI", "PSD", "DDS", "QOI"),
 )
 """The formats that are read, whatever a file is called: those that Pillow decodes itself."""
-DAMAGED = (SyntaxError, ValueError, TypeError, LookupError, EOFError, OverflowError, struct.error)
+DAMAGED = (
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    OverflowError,
+    RuntimeError,
+    struct.error,
+)
 """What Pillow raises for damaged files, besides ``OSError``."""
 NAMED = 5
 """The most broken pictures of a folder that an error names."""

@@ -23,7 +23,7 @@ from torch import Tensor
 from factorank import metrics
 from factorank.data.cyclic import all_cyclic, cyclic_split
 from factorank.errors import FactorankError
-from factorank.files import read_json_lines
+from factorank.files import read_history
 from factorank.models import PermutationLaw, PermutationModel
 from factorank.models.model import Objective, Reveal
 from factorank.permutations import is_cyclic, is_permutation
@@ -249,7 +249,7 @@ def watcher(law: Law, size: Preset, samples: int = 2000) -> Callable[[Permutatio
 def curve(law: Law, size: Preset, out: Path) -> list[dict[str, Any]]:
     """What :func:`watcher` measured in a run in ``out``: a flat row for each time, with the held-out bits."""
     steps: dict[int, dict[str, Any]] = {}
-    for row in read_json_lines(out / law.name / "metrics.jsonl"):
+    for row in read_history(out / law.name / "metrics.jsonl"):
         if "cyclic" in row or "held_out_bits" in row:
             steps.setdefault(row["step"], {}).update(row)
     measured = ("cyclic", "in_train", "held_out_bits")

@@ -235,4 +235,4 @@ def _gather(out: Path) -> None:
 
 def _reached_90(folder: Path, unit: str) -> float | None:
     """After how many seconds, or steps, of training 90% of the watched puzzles were solved; None if never."""
-    return next((line[unit] for line in history(folder) if line.get("solved", 0) >= 0.9), None)
+    return next((line[unit] for line in history(folder) if (line.get("solved") or 0) >= 0.9), None)

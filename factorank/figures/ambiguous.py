@@ -8,6 +8,7 @@ from factorank.figures.drawing import (
     AnyPath,
     legend_below,
     means,
+    of_results,
     panels,
     save,
 )
@@ -16,6 +17,7 @@ from factorank.files import read_json_lines
 LINES = {"both": "both answers among 64 samples (%)", "kl": "divergence from the true law (bits)"}
 
 
+@of_results
 def ambiguous_figure(results: AnyPath, path: AnyPath) -> None:
     """A column of panels for each task: both answers among the samples, and the divergence from the true law.
 

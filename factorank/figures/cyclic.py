@@ -3,7 +3,7 @@
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import CODE_STYLES, AnyPath, legend_below, means, panels, save
+from factorank.figures.drawing import CODE_STYLES, AnyPath, legend_below, means, of_results, panels, save
 from factorank.files import read_json_lines
 
 FROM_THE_END = ("left-lehmer", "insertion")
@@ -15,6 +15,7 @@ COLUMNS = {
 }
 
 
+@of_results
 def cyclic_figure(results: AnyPath, path: AnyPath) -> None:
     """Against the NFE: different samples that are valid, that are cyclic, and the divergence from uniform.
 
@@ -81,6 +82,7 @@ def from_own_ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+@of_results
 def curve_figure(results: AnyPath, path: AnyPath) -> None:
     """During training: cyclic samples against the share of them that was trained on, a panel an objective.
 

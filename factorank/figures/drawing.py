@@ -2,6 +2,8 @@
 
 import io
 import os
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +72,38 @@ def means(rows: list[dict[str, Any]], x: str, key: str, scale: float = 1.0) -> l
     return sorted((at, sum(some) / len(some)) for at, some in values.items())
 
 
+def of_results(draw: Callable[[AnyPath, AnyPath], None]) -> Callable[[AnyPath, AnyPath], None]:
+    """A figure that is drawn from a file of rows; an error names the file if a row lacks something."""
+
+    @wraps(draw)
+    def drawn(results: AnyPath, path: AnyPath) -> None:
+        try:
+            draw(results, path)
+        except FactorankError:
+            raise
+        except KeyError as error:
+            raise FactorankError(f"{results}: the rows lack {error.args[0]!r}, which is shown") from None
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, StopIteration) as error:
+            raise FactorankError(f"{results}: the rows cannot be drawn: {error}") from None
+
+    return drawn
+
+
+UNSTABLE: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Creator": None, "Date": None},
+    "svgz": {"Creator": None, "Date": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+}
+"""What a format says of its making, unless told not to: without it the same results give the same bytes."""
+
+
 def save(figure: Any, path: AnyPath) -> None:
     """Write a figure in the format of the path's suffix, whole or not at all."""
     data, kind = io.BytesIO(), Path(path).suffix.lstrip(".").lower() or "png"
-    # Without the name of the software the same results give the same bytes; JPEG has no place for it.
-    metadata = None if kind in ("jpg", "jpeg", "webp", "tif", "tiff", "gif") else {"Software": None}
     try:
-        figure.savefig(data, format=kind, dpi=150, metadata=metadata)
+        with _pyplot().rc_context({"svg.hashsalt": "factorank"}):
+            figure.savefig(data, format=kind, dpi=150, metadata=UNSTABLE.get(kind))
     except ValueError as error:
         raise FactorankError(f"{path}: {error}") from None
     finally:

@@ -12,6 +12,7 @@ from factorank.figures.drawing import (
     AnyPath,
     legend_below,
     means,
+    of_results,
     panels,
     save,
 )
@@ -28,6 +29,7 @@ COLUMNS = {
 }
 
 
+@of_results
 def jigsaw_figure(results: AnyPath, path: AnyPath) -> None:
     """Against the grid: puzzles solved, pieces right (identical ones count as equal), puzzles a second; and
     all codes beside each other at one grid.

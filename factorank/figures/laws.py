@@ -11,6 +11,7 @@ from factorank.figures.drawing import (
     AnyPath,
     label_ends,
     means,
+    of_results,
     panels,
     save,
 )
@@ -25,6 +26,7 @@ STYLES: dict[tuple[Any, ...], tuple[str, str, str, str]] = {
 """Label, colour, marker and line, by code, objective and decoding."""
 
 
+@of_results
 def laws_figure(results: AnyPath, path: AnyPath) -> None:
     """A column for each encoder: puzzles solved, and below it the lead over Gumbel-Sinkhorn in points."""
     rows = read_json_lines(results)

@@ -11,6 +11,7 @@ from factorank.figures.drawing import (
     VERMILION,
     AnyPath,
     legend_below,
+    of_results,
     panels,
     save,
 )
@@ -71,6 +72,7 @@ METHODS = {
 """Name, colour and marker of each way to simultaneous sets of ranks."""
 
 
+@of_results
 def coverage_figure(results: AnyPath, path: AnyPath) -> None:
     """How often all ranks are in their sets, and how wide these are, in simulated tournaments."""
     rows = [row for row in read_json_lines(results) if row["what"] == "coverage"]

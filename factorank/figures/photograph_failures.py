@@ -3,7 +3,7 @@
 import numpy as np
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import AnyPath, panels, save
+from factorank.figures.drawing import AnyPath, of_results, panels, save
 from factorank.files import read_json_lines
 
 ACROSS = 6
@@ -12,6 +12,7 @@ MOST = 24
 MARKS = {"flat": "_", "repeated": "=", "other": "x"}
 
 
+@of_results
 def failures_figure(results: AnyPath, path: AnyPath) -> None:
     """A board for each puzzle: dark slots have little contrast at their borders, marks are on wrong pieces.
 

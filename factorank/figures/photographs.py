@@ -3,7 +3,7 @@
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import BLUE, ORANGE, SKY, AnyPath, legend_below, panels, save
+from factorank.figures.drawing import BLUE, ORANGE, SKY, AnyPath, legend_below, of_results, panels, save
 from factorank.files import read_json_lines
 
 STYLES: dict[tuple[str, bool], dict[str, Any]] = {
@@ -20,6 +20,7 @@ NARROW = 0.12
 """How far points of one grid are moved apart, so that their intervals can be told apart."""
 
 
+@of_results
 def photographs_figure(results: AnyPath, path: AnyPath) -> None:
     """Square grids of upright pieces, all there, at their own resolution; then every other task.
 

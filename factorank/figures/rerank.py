@@ -16,6 +16,7 @@ from factorank.figures.drawing import (
     label_ends,
     legend_below,
     means,
+    of_results,
     panels,
     save,
 )
@@ -47,6 +48,7 @@ FEWEST = 30
 """The fewest items of a bin of the calibration: the share of a few is noise."""
 
 
+@of_results
 def rerank_figure(results: AnyPath, path: AnyPath) -> None:
     """The lead over the mean rating in NDCG@10 (@5 for n = 10) of the unobserved items, in points.
 
@@ -84,6 +86,7 @@ def rerank_figure(results: AnyPath, path: AnyPath) -> None:
     save(figure, path)
 
 
+@of_results
 def calibration_figure(results: AnyPath, path: AnyPath) -> None:
     """How far the share of items in the top k is from what was stated: a row of panels for each set of data.
 

@@ -3,7 +3,7 @@
 from statistics import median
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import BLACK, BLUE, ORANGE, SKY, AnyPath, label_ends, panels, save
+from factorank.figures.drawing import BLACK, BLUE, ORANGE, SKY, AnyPath, label_ends, of_results, panels, save
 from factorank.files import read_json_lines
 
 SERIES = {
@@ -16,6 +16,7 @@ PUBLISHED = {"Soft-Rank Diffusion": (200, 66.1, 1.4), "SymmetricDiffusers": (200
 """What others have published: the length, items in place and lists exact in percent."""
 
 
+@of_results
 def sort_figure(results: AnyPath, path: AnyPath) -> None:
     """Two panels against the length of the lists: items in place, and lists exact.
 

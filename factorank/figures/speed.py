@@ -3,7 +3,17 @@
 from typing import Any
 
 from factorank.errors import FactorankError
-from factorank.figures.drawing import BLUE, CODE_STYLES, ORANGE, SKY, AnyPath, legend_below, panels, save
+from factorank.figures.drawing import (
+    BLUE,
+    CODE_STYLES,
+    ORANGE,
+    SKY,
+    AnyPath,
+    legend_below,
+    of_results,
+    panels,
+    save,
+)
 from factorank.files import read_json_lines
 
 PANELS = (
@@ -14,6 +24,7 @@ PANELS = (
 """What is drawn: the rows of that name, against that column."""
 
 
+@of_results
 def speed_figure(results: AnyPath, path: AnyPath) -> None:
     """Time per permutation, log-log: a line of panels for each device, dotted where the limit is."""
     rows = [row for row in read_json_lines(results) if str(row["what"]).startswith("cost ")]
@@ -55,6 +66,7 @@ def _draw_cost(axis: Any, rows: list[dict[str, Any]], against: str) -> None:
         axis.legend(fontsize=8, frameon=False)
 
 
+@of_results
 def codes_figure(results: AnyPath, path: AnyPath) -> None:
     """Time per element against n, log-log: a panel for each device and direction, ours beside the paper's."""
     rows = sorted(read_json_lines(results), key=lambda row: row["n"])

@@ -9,6 +9,7 @@ from factorank.figures.drawing import (
     VERMILION,
     AnyPath,
     legend_below,
+    of_results,
     panels,
     save,
 )
@@ -25,6 +26,7 @@ NAMED = 6
 """The items furthest from what is expected, which a figure of goodness of fit names."""
 
 
+@of_results
 def votes_figure(results: AnyPath, path: AnyPath) -> None:
     """Held-out bits by family and number of components, a panel for each set of votes."""
     means = votes_means(read_json_lines(results))
@@ -38,8 +40,8 @@ def votes_figure(results: AnyPath, path: AnyPath) -> None:
                 style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 5}
                 beside = [x + 0.06 * (shift - 1.5) for x in k]
                 axis.errorbar(beside, bits, error, label=label, linewidth=1.3, elinewidth=0.7, **style)
-        uniform = means[data, "uniform", 1][0]
-        axis.set_title(f"{data}\nuniform law: {uniform:.2f} bits", fontsize=10)
+        uniform = means.get((data, "uniform", 1))  # not there if only other families were asked for
+        axis.set_title(f"{data}\nuniform law: {uniform[0]:.2f} bits" if uniform else data, fontsize=10)
         axis.set_xlabel("components")
         axis.set_xticks(sorted({k for d, _, k in means if d == data}))
         axis.grid(alpha=0.3)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from factorank.errors import ModelError
-from factorank.files import read_json_lines
+from factorank.files import read_history
 from factorank.reading import expect, read_object
 
 
@@ -69,7 +69,7 @@ def _training(run: Path) -> str:
     facts |= {name: record[name] for name in names if record.get(name) is not None}
     lines = []
     if (run / "metrics.jsonl").is_file():
-        lines = read_json_lines(run / "metrics.jsonl")
+        lines = read_history(run / "metrics.jsonl")
     if lines:
         facts["steps done"] = f"{lines[-1]['step']:,} in {lines[-1]['seconds']:.0f} s"
     losses = [line["bits"] for line in lines if line.get("bits") is not None]

@@ -9,12 +9,12 @@ import torch
 
 from factorank.data.picture_sets import Pictures
 from factorank.errors import FactorankError
-from factorank.files import write_json
+from factorank.files import read_history, write_json
 from factorank.jigsaw.evaluation import watcher
 from factorank.jigsaw.model import JigsawModel, new_model
 from factorank.jigsaw.puzzles import Puzzles
 from factorank.jigsaw.settings import JigsawSetting
-from factorank.reading import expect, parse_json, read_object, read_text
+from factorank.reading import read_object
 from factorank.training import TrainResult, train
 
 
@@ -112,7 +112,4 @@ def begin_run(out: Path, setting: JigsawSetting, start: str | Path | None, pictu
 def history(out: str | Path | None) -> list[dict[str, Any]]:
     """The lines of a run's ``metrics.jsonl``; none if there is no such run."""
     path = None if out is None else Path(out) / "metrics.jsonl"
-    if path is None or not path.exists():
-        return []
-    whole = read_text(path).rpartition("\n")[0]  # a killed run may leave half a line
-    return [expect(dict[str, Any], parse_json(line, path), path) for line in whole.splitlines()]
+    return [] if path is None or not path.exists() else read_history(path)

@@ -11,11 +11,12 @@ import io
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from factorank.data.frames import polars_module
+from factorank.data.frames import error_names, polars_module
 from factorank.errors import FactorankError, RatingsError
 from factorank.files import write_json, write_whole
 from factorank.reading import read_object
@@ -48,13 +49,14 @@ def predict_table(
     """
     polars = polars_module(users, RatingsError)
     plan = begin_answers(ranker, users, out, k=k, rows=rows, references=references)
-    table, done = polars.scan_parquet(users), 0
+    done = 0
     for part in range(plan.count) if parts is None else parts:
         if not 0 <= part < plan.count:
             raise FactorankError(f"there are parts 0 to {plan.count - 1}, not {part}")
         if not plan.file(part).exists():
-            frame = table.slice(part * rows, rows).collect()
-            answers = answer_rows(ranker, frame.to_dicts(), k, references)
+            with _table(users) as table:
+                asked = table.slice(part * rows, rows).collect().to_dicts()
+            answers = answer_rows(ranker, asked, k, references)
             target = io.BytesIO()
             polars.DataFrame(answers, schema_overrides={"error": polars.String}).write_parquet(target)
             write_whole(plan.file(part), target.getvalue())
@@ -106,19 +108,35 @@ def begin_answers(
     references: int,
 ) -> Plan:
     """Make the folder of the answers, or go on with it; that of other answers is refused."""
-    polars = polars_module(users, RatingsError)
     if rows < 1:
         raise FactorankError(f"{{parameter}} is at least 1, not {rows}", parameter="rows")
     if not Path(users).exists():
         raise RatingsError(f"there is no table {users}")
-    table, folder = polars.scan_parquet(users), Path(out)
-    columns = table.collect_schema().names()
-    if "user" not in columns or not {"items", "observed"} & set(columns):
-        raise RatingsError(f"{users}: the columns user and items or observed are needed, not {columns}")
-    total = int(table.select(polars.len()).collect().item())
+    folder = Path(out)
+    with _table(users) as table:
+        _check_columns(users, table.collect_schema())
+        total = int(table.select(polars_module(users, RatingsError).len()).collect().item())
     facts = {"users": _state(users), "total": total, "k": k, "rows": rows, "references": references}
     _begin(folder, facts | {"ranker": weights_digest(ranker)})
     return Plan(folder, total, rows)
+
+
+@contextmanager
+def _table(users: str | os.PathLike[str]) -> Iterator[Any]:
+    """The table as a lazy frame; whatever is wrong with it in the block is an error that names it."""
+    polars = polars_module(users, RatingsError)
+    with error_names(users, RatingsError, "damaged, or no parquet table"):
+        yield polars.scan_parquet(users)
+
+
+def _check_columns(users: str | os.PathLike[str], schema: Any) -> None:
+    """Refuse a table without the columns, or where they hold no lists."""
+    columns = list(schema)
+    if "user" not in columns or not {"items", "observed"} & set(columns):
+        raise RatingsError(f"{users}: the columns user and items or observed are needed, not {columns}")
+    for name in ("items", "observed", "ratings"):
+        if name in columns and not hasattr(schema[name], "inner"):
+            raise RatingsError(f"{users}: the column {name} holds {schema[name]}, and lists are needed")
 
 
 def answer_rows(
@@ -196,7 +214,9 @@ def _begin(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def _state(file: str | os.PathLike[str]) -> list[Any]:
-    """What tells a table from another one: its name, and the sizes of its files."""
-    path = Path(file)
-    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    return [path.name, [each.stat().st_size for each in files]]
+    """What tells a table from another one: its name, and the checksums of its files."""
+    path, sums = Path(file), []
+    for each in sorted(path.rglob("*.parquet")) if path.is_dir() else [path]:
+        with open(each, "rb") as opened:
+            sums.append(hashlib.file_digest(opened, "sha256").hexdigest())
+    return [path.name, sums]

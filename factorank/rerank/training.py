@@ -41,7 +41,7 @@ def train_model(
     lists = RatingLists(ratings, setting.n, setting.shortest_list, setting.reads_ratings)
     held_out = held_out_lists(setting, validation, generator) if len(validation) else None
     was_padded, model.padded = model.padded, model.padded and setting.shortest_list < setting.n
-    settings = setting.train_settings
+    settings = replace(setting.train_settings, export=False)  # an earlier ranker vouches for its own model
     if held_out is None:
         settings = replace(settings, patience=None)
     trained = SortedPrefix(model) if setting.sorts_observed else model

@@ -81,7 +81,7 @@ def begin(out: Path, identity: dict[str, Any], model: Any) -> None:
     for path in out.glob(".training.json.*"):
         path.unlink(missing_ok=True)
     write_json(out / "training.json", identity)  # first: this file makes the folder a run
-    if not (out / "model.safetensors").exists():
+    if not (out / "config.json").exists():
         export(out, model, True)
 
 

@@ -71,6 +71,9 @@ class TrainSettings:
     """Stop after this many held-out scores without a better one."""
     out: str | Path | None = None
     """The run's folder. None writes nothing."""
+    export: bool = True
+    """Leave the model in the run's folder at the end, for ``from_pretrained``. False where the caller saves
+    it there, together with what belongs to it."""
     checkpoint_every: int | None = None
     """Steps between two checkpoints."""
     checkpoint_seconds: float | None = 60.0
@@ -228,5 +231,6 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "precision": get_args(Precision),
     "capture": ("auto", True, False),
     "resume": (True, False, "must"),
+    "export": (True, False),
     "strategy": ("ddp", None),
 }

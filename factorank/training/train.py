@@ -187,7 +187,7 @@ def _train(
         model.eval()
         if padded:
             model.padded = padded
-    if out is not None and world.rank == 0:
+    if out is not None and settings.export and world.rank == 0:
         run_folder.export(out, model)
     world.total([0.0])  # no process returns before the files are there
     return TrainResult(

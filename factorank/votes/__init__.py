@@ -35,6 +35,7 @@ from factorank.votes.families import FAMILIES, FitSettings, bootstrap, family_of
 from factorank.votes.goodness import Goodness, goodness
 from factorank.votes.law_summary import summary
 from factorank.votes.likelihood_ratio import LikelihoodRatio, against_smaller, likelihood_ratio
+from factorank.votes.names import write_items
 from factorank.votes.networks import Networks, open_networks, save_networks, train_networks
 from factorank.votes.pairs import Pairwise, consensus_methods, pairwise
 from factorank.votes.posterior import (
@@ -44,7 +45,7 @@ from factorank.votes.posterior import (
     plackett_luce_posterior,
 )
 from factorank.votes.probability import bits, log_prob
-from factorank.votes.reading import open_law, prepared, read_votes, training_orders, write_items
+from factorank.votes.reading import open_law, prepared, read_votes, training_orders
 
 __all__ = [
     "FAMILIES",

@@ -7,6 +7,7 @@ like every other: it samples, scores, and is conditioned. :func:`save_networks` 
 it in a folder.
 """
 
+import hashlib
 import math
 import os
 import time
@@ -20,15 +21,17 @@ from torch import Tensor
 
 from factorank.distributions import Mixture, PermutationDistribution
 from factorank.errors import FactorankError, RankingsError
-from factorank.files import folder_made_whole, write_json
+from factorank.files import folder_made_whole, restored
 from factorank.models import PermutationModel
-from factorank.reading import read_object
-from factorank.sealed import is_sealed
+from factorank.models.saving import CONFIG
+from factorank.reading import LARGEST_JSON, expect, read_bytes
+from factorank.sealed import is_sealed, read_head, write_sealed
 from factorank.training import TrainSettings, train
+from factorank.votes.names import write_items
 from factorank.votes.selection import KIND, SelectionModel
 
-NETWORKS = "networks.json"
-"""The file of a folder that holds several networks: their folders and weights."""
+NETWORKS, FORMAT = "networks.json", "factorank-networks"
+"""The file of a folder that holds several networks: their folders and weights; and its format."""
 MUCH_WORSE = 0.25
 """Codes that need so many bits more than the best are tried in the first round only."""
 LEAST_WEIGHT = 0.01
@@ -237,33 +240,55 @@ def mixture_weights(log_probs: Tensor) -> Tensor:
     return weights / weights.sum()
 
 
-def save_networks(networks: Networks, folder: str | os.PathLike[str], facts: dict[str, Any]) -> None:
-    """Write the networks of the mixture and ``networks.json`` with ``facts``, whole or not at all."""
+def save_networks(
+    networks: Networks,
+    folder: str | os.PathLike[str],
+    facts: dict[str, Any],
+    items: Sequence[str] | None = None,
+) -> None:
+    """Write the networks of the mixture, ``networks.json`` with ``facts``, and the names of the items; whole
+    or not at all.
+
+    ``networks.json`` vouches for itself and for what describes each network, which vouches for its weights.
+    """
     with folder_made_whole(Path(folder)) as place:
         members = []
         for name, weight, model in networks.members:
             model.save_pretrained(place / name)
-            members.append({"folder": name, "weight": weight})
+            members.append({"folder": name, "weight": weight, "sha256": _digest(place / name)})
         table = [
             {"code": code.candidate.name, "bits": code.bits, "weight": code.weight, "steps": code.steps}
             for code in networks.tried
         ]
-        write_json(place / NETWORKS, {"networks": members, "bits": networks.bits, "tried": table} | facts)
+        about = {"format": FORMAT, "networks": members, "bits": networks.bits, "tried": table}
+        write_sealed(place, NETWORKS, about | facts, {})
+        if items is not None:
+            write_items(place, list(items))
 
 
 def open_networks(folder: str | os.PathLike[str]) -> Mixture:
     """The mixture in a folder of :func:`save_networks`."""
-    path = Path(folder)
-    try:
-        members = [(path / m["folder"], float(m["weight"])) for m in read_object(path / NETWORKS)["networks"]]
-        return Mixture([weight for _, weight in members], list(_laws(place for place, _ in members)))
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        if isinstance(error, FactorankError):
-            raise
-        raise FactorankError(f"{path / NETWORKS}: not the networks of a run: {error!r}") from None
+    path = restored(folder)
+    head = path / NETWORKS
+    if not head.is_file():
+        raise FactorankError(f"{path} does not hold the networks of a run: {NETWORKS} is missing")
+    listed = read_head(head, FactorankError, "the networks of a run", format=FORMAT)[0].get("networks")
+    expect(list[dict[str, str | float]], listed, head)
+    if not listed or any(member.keys() != {"folder", "weight", "sha256"} for member in listed):
+        raise FactorankError(f"{head}: a network has a folder, a weight and a checksum")
+    places = [path / str(member["folder"]) for member in listed]
+    for member, place in zip(listed, places, strict=True):
+        if place.parent != path or not (place / CONFIG).is_file() or _digest(place) != member["sha256"]:
+            raise FactorankError(f"{place}: not the network that {NETWORKS} names, or damaged")
+    return Mixture([float(member["weight"]) for member in listed], list(_laws(places)))
 
 
-def _laws(places: Iterator[Path]) -> Iterator[PermutationDistribution]:
+def _digest(place: Path) -> str:
+    """A checksum of what describes a model, which vouches for its weights."""
+    return hashlib.sha256(read_bytes(place / CONFIG, most=LARGEST_JSON)).hexdigest()
+
+
+def _laws(places: Sequence[Path]) -> Iterator[PermutationDistribution]:
     for place in places:
-        own = is_sealed(place, "config.json", format=KIND)
+        own = is_sealed(place, CONFIG, format=KIND)
         yield (SelectionModel if own else PermutationModel).from_pretrained(place).distribution()

@@ -6,7 +6,6 @@ Laws and models from folders, with the names of their items.
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,15 +16,12 @@ from factorank.distributions import PermutationDistribution
 from factorank.distributions.fitting.checks import Unranked
 from factorank.distributions.saving import is_law, law_items, load_law
 from factorank.errors import FactorankError, RankingsError
-from factorank.files import write_json
 from factorank.models import PermutationModel
-from factorank.reading import read_json
+from factorank.votes.names import read_items
 from factorank.votes.networks import NETWORKS, open_networks
 
 MOST_NUMBERS = 2**30
 """The orders of all voters, which are kept in memory for training, hold at most so many numbers."""
-ITEMS = "items.json"
-"""The file beside a model that names its items."""
 LEARNT = "; a model learns from complete rankings, because the code of an order depends on the whole order"
 
 
@@ -145,34 +141,11 @@ def open_law(
                 fault = f"{{parameter}} is for a single network, but {path} holds a mixture of several"
                 raise FactorankError(fault, parameter=name)
         mixture = open_networks(path)
-        return mixture, _items(path, mixture.n)
+        return mixture, read_items(path, mixture.n)
     if not (path / "config.json").is_file():
         raise FactorankError(f"{path}: neither a law (law.json) nor a model (config.json) is there")
     model = PermutationModel.from_pretrained(path)
     if model.context is not None:
         fault = f"the model in {path} is conditional on a context ({type(model.context).__name__})"
         raise FactorankError(f"{fault}; in Python model.distribution(context) takes it")
-    return model.distribution(nfe=nfe, unmask=unmask), _items(path, model.n)
-
-
-def _items(path: Path, n: int) -> list[str]:
-    """The names of the items of a model in a folder, numbers if it has none."""
-    items: Any = [str(item) for item in range(n)]
-    if (path / ITEMS).exists():
-        items = read_json(path / ITEMS)
-        if not isinstance(items, list) or [type(item) for item in items] != [str] * n:
-            raise FactorankError(f"{path / ITEMS}: not a list of the names of {n} items")
-    return items
-
-
-def write_items(folder: str | os.PathLike[str], items: list[str]) -> None:
-    """Name the items of the model in a folder, for :func:`open_law`.
-
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> PermutationModel(3, "lehmer", width=8, depth=1, heads=1).save_pretrained(folder)
-    >>> write_items(folder, ["ann", "bob", "cat"])
-    >>> open_law(folder, nfe=1)[1]
-    ['ann', 'bob', 'cat']
-    """
-    write_json(Path(folder) / ITEMS, items)
+    return model.distribution(nfe=nfe, unmask=unmask), read_items(path, model.n)

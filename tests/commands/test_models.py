@@ -11,6 +11,7 @@ import factorank as fr
 from factorank.commands.figure import MADE_BY
 from factorank.data import Rankings, write_rankings
 from factorank.figures import FIGURES
+from factorank.sealed import sealed_head
 
 NAMES = ["ann", "bob", "cat", "dan"]
 SMALL = ["--width", "8", "--depth", "1", "--heads", "2", "--steps", "4"]
@@ -44,7 +45,7 @@ def test_train_saves_a_model_that_sample_and_score_know_by_name(code, objective,
     assert ("at most " in out) == (objective == "masked")
     folder = tmp_path / f"runs/train/votes-{code}-{objective}"
     assert fr.PermutationModel.from_pretrained(folder).objective == objective
-    assert json.loads((folder / "items.json").read_text()) == NAMES
+    assert json.loads((folder / "items.json").read_text())["items"] == NAMES
     _, out, _ = run("sample", folder, "--count", 3)
     assert [sorted(line.split(" > ")) for line in out.splitlines()] == [NAMES] * 3
     status, out, err = run("score", folder, votes)
@@ -219,12 +220,20 @@ def test_errors_are_one_line(arguments, message, model, run, tmp_path):
     assert message in err
 
 
-@pytest.mark.parametrize("text", ["{", "[1, 2, 3, 4]", '["a"]'])
-def test_damaged_names_are_refused(text, model, run, tmp_path):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "items.json: not JSON"),
+        ("[1, 2, 3, 4]", "items.json: [1, 2, 3, 4] is not dict"),
+        (sealed_head({"items": ["a"]}, {}), "items.json: not a list of the names of 4 items"),
+        (sealed_head({"items": list("abcd")}, {}).replace('"a"', '"e"'), "items.json: damaged or edited"),
+    ],
+)
+def test_damaged_names_are_refused(text, message, model, run, tmp_path):
     (tmp_path / "model/items.json").write_text(text)
     status, _, err = run("sample", "model")
     assert status == 2
-    assert "items.json: not " in err
+    assert message in err
 
 
 def test_the_command_offers_every_figure(run):
@@ -259,8 +268,15 @@ def test_train_chooses_the_code_by_held_out_bits_and_says_so(votes, run, tmp_pat
     status, _, err = run("train", votes, "--code", "auto", "--depth", 2)
     assert status == 2
     assert "--depth is for a network of one code" in err
-    (folder / "networks.json").write_text("{}")
-    assert "not the networks of a run" in run("sample", folder)[2]
+    head = (folder / "networks.json").read_text()
+    for text in ("{}", head.replace('"weight": 0.', '"weight": 0.0')):
+        (folder / "networks.json").write_text(text)
+        assert "networks.json" in run("sample", folder)[2]
+    (folder / "networks.json").write_text(head)
+    ours, other = (folder / part["folder"] for part in facts["networks"][:2])
+    for path in other.iterdir():
+        path.write_bytes((ours / path.name).read_bytes())
+    assert "not the network that networks.json names" in run("sample", folder)[2]
 
 
 def test_sample_never_prints_what_is_no_order(votes, run, tmp_path):

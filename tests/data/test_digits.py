@@ -62,3 +62,22 @@ def test_missing_and_other_files_are_refused(tmp_path, monkeypatch):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(fr.FactorankError, match="t10k-labels-idx1-ubyte is not the file"):
         digits.mnist(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda data: data[:-9], lambda data: b"none" + data[4:], lambda data: data + b"?"]
+)
+def test_what_gzip_cannot_unpack_is_refused(spoil, tmp_path, monkeypatch):
+    name = "t10k-labels-idx1-ubyte"
+    path = write_digits(tmp_path, monkeypatch, packed=(name,)) / f"{name}.gz"
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(fr.FactorankError, match=r"labels-idx1-ubyte\.gz: damaged, or not packed by gzip"):
+        digits.mnist(tmp_path)
+
+
+def test_no_more_is_unpacked_than_the_file_can_hold(tmp_path, monkeypatch):
+    name = "t10k-labels-idx1-ubyte"
+    path = write_digits(tmp_path, monkeypatch, packed=(name,)) / f"{name}.gz"
+    path.write_bytes(gzip.compress(bytes(digits.LARGEST + 1)))
+    with pytest.raises(fr.FactorankError, match="unpacks to more than the 67,108,864 bytes"):
+        digits.mnist(tmp_path)

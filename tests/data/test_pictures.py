@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 import factorank as fr
 from factorank.data import pictures
@@ -302,6 +302,22 @@ def test_strips_at_impossible_places(kind, tmp_path):
     path.write_bytes(data.replace(header, struct.pack("<HHI", 273, kind, 3)))
     with pytest.raises(fr.FactorankError, match=r"/a\.tif: the picture is damaged: "):
         read_picture(path)
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")
+def test_zeros_in_an_avif_are_a_clear_error(tmp_path):
+    data = io.BytesIO()
+    Image.fromarray(np.zeros((24, 24, 3), dtype=np.uint8)).save(data, format="avif")
+    errors = 0
+    for at in range(100, len(data.getvalue()), 20):
+        content = bytearray(data.getvalue())
+        content[at : at + 30] = bytes(30)
+        (tmp_path / "a.avif").write_bytes(content)
+        try:
+            read_picture(tmp_path / "a.avif")
+        except fr.FactorankError:
+            errors += 1
+    assert errors > 3
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "tiff", "webp", "bmp"])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import factorank as fr
-from factorank.figures import cyclic_figure, draw, fit_figure
+from factorank.figures import FIGURES, cyclic_figure, draw, fit_figure
 
 
 def part(n, weight=1.0, intervals=True):
@@ -54,3 +54,30 @@ def test_a_bad_line_of_results_is_named(tmp_path):
     (tmp_path / "votes.jsonl").write_text('{"bits": 1}\n{\n')
     with pytest.raises(fr.FactorankError, match=r"votes.jsonl:2: not JSON"):
         draw("votes", tmp_path / "votes.jsonl", tmp_path / "votes.png")
+
+
+ROW = {
+    "experiment": "votes",
+    "data": "sushi",
+    "family": "mallows",
+    "components": 1,
+    "bits": 2.0,
+    "bits_se": 0.1,
+}
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_the_same_results_give_the_same_bytes(suffix, tmp_path):
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
+    for name in ("one", "two"):
+        draw("votes", tmp_path / "rows.jsonl", tmp_path / f"{name}.{suffix}")
+    assert (tmp_path / f"one.{suffix}").read_bytes() == (tmp_path / f"two.{suffix}").read_bytes()
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+@pytest.mark.parametrize("fields", [{}, {"what": "cost", "n": 3, "step": "x", "split": "test", "wrong": 3}])
+def test_rows_that_lack_something_are_refused_by_name(name, fields, tmp_path):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"experiment": name} | fields) + "\n")
+    with pytest.raises(fr.FactorankError, match=r"rows\.jsonl"):
+        draw(name, tmp_path / "rows.jsonl", tmp_path / "figure.png")
+    assert not (tmp_path / "figure.png").exists()

@@ -90,6 +90,28 @@ def test_a_card_says_no_more_than_the_record(tmp_path):
     assert "steps done" not in card
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"seconds": 1.0}\n', r"metrics\.jsonl:1: step: None is not int"),
+        ('{"step": 1, "seconds": 1}\n{"step": 2}\n', r"metrics\.jsonl:2: seconds: None is not float"),
+        ('{"step": 1, "seconds": 1, "bits": "few"}\n', r"metrics\.jsonl:1: .* is not dict"),
+    ],
+)
+def test_a_history_that_is_none_is_refused(text, message, tmp_path):
+    (tmp_path / "training.json").write_text("{}")
+    (tmp_path / "metrics.jsonl").write_text(text)
+    with pytest.raises(fr.FactorankError, match=message):
+        model_card("ann/bare", small_model(4, "insertion").config(), 100, tmp_path)
+
+
+def test_the_history_of_a_killed_run_may_end_in_half_a_line(tmp_path):
+    (tmp_path / "training.json").write_text("{}")
+    (tmp_path / "metrics.jsonl").write_text('{"step": 7, "seconds": 1.2}\n{"step": 8, "sec')
+    card = model_card("ann/bare", small_model(4, "insertion").config(), 100, tmp_path)
+    assert "| steps done | 7 in 1 s |" in card
+
+
 def test_an_encoder_of_ones_own_is_asked_for():
     class Own(torch.nn.Linear):
         aligned = True

@@ -1,6 +1,7 @@
 """A ranker's answers: probabilities that are those of the law, and every way to name items."""
 
 import math
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -157,6 +158,29 @@ def test_saved_and_loaded(masked, tmp_path):
         fr.Ranker.load(tmp_path)
     with pytest.raises(fr.errors.ModelError, match="missing"):
         fr.Ranker.load(tmp_path / "nothing")
+
+
+def test_a_longer_run_that_dies_leaves_the_earlier_ranker(tmp_path, monkeypatch):
+    """The same call with more steps goes on in the folder of a ranker, which vouches for its model."""
+
+    def fit(steps):
+        setting = fr.rerank.preset("small", **SMALL | {"steps": steps})
+        fr.Ranker.fit(ratings(), 0, setting=setting, device="cpu", out=tmp_path / "run")
+        return fr.Ranker.load(tmp_path / "run")
+
+    earlier = fit(3)
+    with monkeypatch.context() as dying:
+        dying.setattr(fr.Ranker, "save", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fit(6)
+    there = fr.Ranker.load(tmp_path / "run")
+    for name, weight in earlier.model.state_dict().items():
+        assert torch.equal(weight, there.model.state_dict()[name])
+    later = fit(6)
+    assert any(
+        not torch.equal(weight, later.model.state_dict()[name])
+        for name, weight in earlier.model.state_dict().items()
+    )
 
 
 def test_new_items_are_ranked_by_their_features():

@@ -68,6 +68,30 @@ def test_a_stopped_run_goes_on_and_other_answers_are_refused(masked, users, tmp_
         list(predict_table(masked, users, out, rows=10))
 
 
+def test_another_table_of_the_same_size_is_refused(masked, users, tmp_path):
+    frame, plain = polars.read_parquet(users), {"compression": "uncompressed", "statistics": False}
+    frame.write_parquet(users, **plain)
+    size = users.stat().st_size
+    next(predict_table(masked, users, tmp_path / "out", rows=10))
+    frame.with_columns(observed=polars.col("observed").list.reverse()).write_parquet(users, **plain)
+    assert users.stat().st_size == size
+    with pytest.raises(fr.FactorankError, match=r"other answers \(users differ\)"):
+        list(predict_table(masked, users, tmp_path / "out", rows=10))
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:97] + bytes(20) + data[117:]])
+def test_a_damaged_table_is_refused(damage, masked, users, tmp_path):
+    users.write_bytes(damage(users.read_bytes()))
+    with pytest.raises(fr.RatingsError, match=r"users\.parquet: damaged, or no parquet table: "):
+        list(predict_table(masked, users, tmp_path / "out", rows=10))
+
+
+def test_columns_that_hold_no_lists_are_refused(masked, users, tmp_path):
+    polars.DataFrame({"user": [1], "items": [3]}).write_parquet(users)
+    with pytest.raises(fr.RatingsError, match="the column items holds Int64, and lists are needed"):
+        list(predict_table(masked, users, tmp_path / "out"))
+
+
 def test_recommendations_ratings_and_faults(masked, tmp_path):
     frame = polars.DataFrame(
         {"user": [1, 2], "observed": [[103, 101], [104]], "ratings": [[5.0, 2.0], [3.0, 1.0]]}

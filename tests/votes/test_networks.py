@@ -7,8 +7,8 @@ import torch
 
 import factorank as fr
 from factorank.training import TrainSettings
-from factorank.votes import networks
-from factorank.votes.networks import CANDIDATES, mixture_weights, open_networks, save_networks, train_networks
+from factorank.votes import networks, open_law
+from factorank.votes.networks import CANDIDATES, mixture_weights, save_networks, train_networks
 
 QUICK = TrainSettings(steps=30, lr=5e-3, batch_size=64, ema=0.9, device="cpu")
 
@@ -54,7 +54,9 @@ def test_the_mixture_scores_saves_and_answers(votes, tmp_path):
     every = fr.permutation_at(torch.arange(24), 4)
     assert float(law.log_prob(every).exp().sum()) == pytest.approx(1, abs=1e-5)
     save_networks(trained, tmp_path / "run", {"file": "votes"})
-    again = open_networks(tmp_path / "run")
+    save_networks(trained, tmp_path / "run", {"file": "votes"}, ["a", "b", "c", "d"])
+    again, items = open_law(tmp_path / "run")
+    assert items == ["a", "b", "c", "d"]
     torch.testing.assert_close(again.log_prob(every), law.log_prob(every))
     given = again.condition([3, 2])
     agrees = (every == 3).int().argmax(1) < (every == 2).int().argmax(1)

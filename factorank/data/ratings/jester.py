@@ -47,9 +47,10 @@ def _array(source: Source) -> np.ndarray:
     with error_names(source, RatingsError, "damaged or downloaded only in part, or no numpy file"):
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
         arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded}
-    if len(arrays) > 1 and "ratings" not in arrays:
-        raise RatingsError(f"{source}: an array 'ratings' is needed; there are {', '.join(arrays)}")
-    return arrays.get("ratings", next(iter(arrays.values())))
+    if len(arrays) != 1 and "ratings" not in arrays:
+        there = f"there are {', '.join(arrays)}" if arrays else "there is none"
+        raise RatingsError(f"{source}: an array 'ratings' is needed; {there}")
+    return arrays["ratings"] if "ratings" in arrays else next(iter(arrays.values()))
 
 
 def _text(source: Source) -> np.ndarray:

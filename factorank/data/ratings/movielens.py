@@ -16,10 +16,13 @@ from factorank.data.ratings.columns import ItemTable
 from factorank.data.ratings.files import Source, read
 from factorank.data.ratings.ratings import Ratings
 from factorank.errors import RatingsError
+from factorank.reading import decode
 
 NO_GENRE = "(no genres listed)"
 YEAR = (1980.0, 20.0)
 """The year is a feature as (year - 1980) / 20."""
+DIGITS = 19
+"""A number of so many digits may not fit into an int64."""
 _NAME = re.compile(r"ml-?\d+[mk]", re.IGNORECASE)
 _YEAR = re.compile(r"\((\d{4})[^)]*\)\s*$")
 
@@ -50,9 +53,13 @@ def read_movies(source: Source) -> ItemTable:
             text = data.decode("latin-1")
         rows = [line.split("::") for line in text.splitlines() if line]
     else:
-        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline="")))[1:]
+        with io.StringIO(decode(data, source, RatingsError), newline="") as lines:
+            try:
+                rows = list(csv.reader(lines))[1:]
+            except csv.Error as error:  # such as a quote that does not end
+                raise RatingsError(f"{source}: not a CSV: {error}") from None
     for number, row in enumerate(rows, start=1):
-        if len(row) != 3 or not row[0].isdigit():
+        if len(row) != 3 or not (row[0].isascii() and row[0].isdigit() and len(row[0]) < DIGITS):
             raise RatingsError(f"{source}: row {number} is not a movie's id, title and genres: {row}")
     genres = sorted({genre for _, _, listed in rows for genre in listed.split("|")} - {NO_GENRE, ""})
     column = {genre: number for number, genre in enumerate(genres)}

@@ -172,7 +172,9 @@ def _collect(source: Source, named: dict[str, str | None], implicit: bool = Fals
         # Rows after the first thousand may have other types, such as 3.5 after whole numbers.
         for inferred in (1000, None):
             frame, header = _scan(path, source, 2 if implicit else 3, inferred=inferred)
-            chosen = choose_columns(frame.collect_schema().names(), named, str(source), header, implicit)
+            with error_names(source, RatingsError, "not a table of ratings"):
+                names = frame.collect_schema().names()
+            chosen = choose_columns(names, named, str(source), header, implicit)
             try:
                 return header, selected_columns(frame, chosen, source, header, named["time"] is not None)
             except RatingsError as error:
@@ -244,8 +246,9 @@ def _no_number(path: Path, source: Source, column: str) -> RatingsError | None:
 
     frame, header = _scan(path, source, inferred=0)
     try:
-        texts = frame.select(polars.col(column).cast(polars.String)).collect()[column]
-    except polars.exceptions.PolarsError:
+        with error_names(source, RatingsError, "not a table of ratings"):
+            texts = frame.select(polars.col(column).cast(polars.String)).collect()[column]
+    except RatingsError:  # it is not the rating that is at fault
         return None
     bad = texts.is_not_null() & texts.cast(polars.Float32, strict=False).is_null()
     if not bad.any():

@@ -85,6 +85,31 @@ def test_the_csv_releases(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("arrays", "there"), [({}, "there is none"), ({"a": [1.0], "b": [2.0]}, "there are a, b")]
+)
+def test_an_archive_without_the_ratings_is_refused(arrays, there, tmp_path):
+    np.savez(tmp_path / "r.npz", **arrays)
+    with pytest.raises(RatingsError, match=rf"r\.npz: an array 'ratings' is needed; {there}"):
+        load_ratings(tmp_path / "r.npz")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("10,Café,\xff".encode("latin-1"), r"movies\.csv:2: byte 0xe9 is not UTF-8"),
+        (b'10,"' + b"a" * 200_000, r"movies\.csv: not a CSV: field larger than field limit"),
+        (b"9" * 30 + b",Heat,Drama", r"movies\.csv: row 1 is not a movie's id, title and genres"),
+        ("²,Heat,Drama".encode(), r"movies\.csv: row 1 is not a movie's id, title and genres"),
+    ],
+)
+def test_damaged_titles_of_movielens_are_refused(line, message, tmp_path):
+    (tmp_path / "ratings.csv").write_text(COMMAS)
+    (tmp_path / "movies.csv").write_bytes(b"movieId,title,genres\n" + line + b"\n")
+    with pytest.raises(RatingsError, match=message):
+        load_ratings(tmp_path)
+
+
+@pytest.mark.parametrize(
     "kind", ["csv", "tsv", "parquet", "semicolons", "no names", "named", "text ids", "wide ids"]
 )
 def test_any_table(tmp_path, kind):
