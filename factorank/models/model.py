@@ -107,7 +107,7 @@ class PermutationModel(SavedModel):
                 f"the context encoder makes tokens of width {context.width}, the model's are {width} wide"
             )
         self.n, self.code, self.objective, self.reveal = n, find_code(code), objective, reveal
-        check_code(self.code)
+        check_code(self.code, n)
         if reveal == "right-to-left" and not isinstance(self.code, Reversed):
             self.code = Reversed(self.code)
         self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
