@@ -143,6 +143,19 @@ def test_everything_public_is_guarded():
                 assert hasattr(value, "__checked__"), f"{room}.{name}"
 
 
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_learned_laws_are_guarded(objective):
+    law = fr.PermutationModel(3, "lehmer", objective, width=8, depth=1, heads=2).distribution()
+    for call in (
+        lambda: law.sample_with_nfe((2,), generator="g"),
+        lambda: law.path(generator=3),
+        lambda: law.stratified(2, generator=3),
+        lambda: law.expand((2,)).expand((3,)),
+    ):
+        with pytest.raises(fr.FactorankError):
+            call()
+
+
 def test_signatures_and_compilation_stay():
     assert list(inspect.signature(fr.kendall).parameters) == ["order", "other", "check"]
     assert pickle.loads(pickle.dumps(fr.kendall)) is fr.kendall

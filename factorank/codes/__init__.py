@@ -42,7 +42,9 @@ def code(name: str | Code) -> Code:
         check_name(name)
         return name
     if isinstance(name, type) and issubclass(name, Code):
-        raise CodeError(f"{{parameter}} is a name or a code, not a class: {name.__name__}()", parameter="code")
+        raise CodeError(
+            f"{{parameter}} is a name or a code, not a class: {name.__name__}()", parameter="code"
+        )
     make = _codes.get(_aliases.get(name, name))
     if make is None:
         raise CodeError(f"there is no code {name!r}; there are {', '.join(code_names())}", parameter="code")

@@ -234,11 +234,11 @@ class PermutationLaw(PermutationDistribution):
         The most likely order at one NFE, in general a good guess. Under random partitions positions are
         revealed in the confident order; autoregressive laws search with a beam.
         """
-        result = torch.empty((self.conditions.rows, self.n), dtype=torch.int64, device=self.device)
+        found = [torch.empty((0, self.n), dtype=torch.int64, device=self.device)]
         with evaluating(self.model):
-            for conditions, rows, _ in chunks(self, 1, at_once=self.beam_width):
-                result[rows] = conditions.decode(self.model, self._mode(conditions)[None])[0]
-        return result.view(*self.batch_shape, self.n)
+            for conditions, _, _ in chunks(self, 1, at_once=self.beam_width):
+                found.append(conditions.decode(self.model, self._mode(conditions)[None])[0])
+        return torch.cat(found[1:] or found).view(*self.batch_shape, self.n)
 
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         new = super().expand(batch_shape, _instance)
