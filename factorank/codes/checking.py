@@ -62,7 +62,8 @@ def _check_bijection(code: Code, n: int, orders: Tensor) -> None:
     if code.factorized and count != math.factorial(n):
         raise CodeError(
             f"{code.name} is not a bijection: sizes({n}) is {sizes.tolist()}, which makes {count} codes for"
-            f" the {math.factorial(n)} orders of {n} items; a code that has more than those says factorized = False"
+            f" the {math.factorial(n)} orders of {n} items; a code that has more than those says"
+            " factorized = False"
         )
     codes = code._encode(orders)
     _check_like(f"{code.name}: _encode gives the codes", codes, orders)

@@ -15,6 +15,8 @@ tensor, a tuple, a dictionary, nested as the encoder likes. Some attributes, all
 import contextlib
 import dataclasses
 import importlib
+import inspect
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
@@ -146,8 +148,22 @@ def context_config(encoder: nn.Module) -> dict[str, Any]:
     names = [name for name, path in LIBRARY.items() if path == f"{kind.__module__}:{kind.__qualname__}"]
     names += [name for name, registered in _registered.items() if registered is kind]
     if names and hasattr(encoder, "config"):
-        return {"name": names[0], "options": cast(Any, encoder).config()}
+        options = cast(Any, encoder).config()
+        _check_options(kind, options)
+        return {"name": names[0], "options": options}
     return {"name": None, "class": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def _check_options(kind: type[nn.Module], options: Any) -> None:
+    """Refuse a config() from which the encoder cannot be made again, before anything is saved with it."""
+    try:
+        json.dumps(options, allow_nan=False)
+        inspect.signature(kind).bind(**options)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModelError(
+            f"config() of {kind.__name__} returns the keyword arguments of {kind.__name__}(…), as JSON can"
+            f" hold them, but here it is {options!r}: {error}"
+        ) from None
 
 
 def build_context(config: dict[str, Any]) -> nn.Module:
@@ -229,10 +245,12 @@ def encode_context(encoder: nn.Module | None, context: Any, n: int, width: int) 
         )
     encoded = encoder(context)
     tokens, present = encoded if isinstance(encoded, tuple) and len(encoded) == 2 else (encoded, None)
-    if not isinstance(tokens, Tensor) or not tokens.is_floating_point():
+    whole = isinstance(tokens, Tensor) and tokens.is_floating_point()
+    if not whole or not (present is None or isinstance(present, Tensor)):
+        gave = _described(tokens) if not whole else f"{_described(present)} for the second"
         raise ModelError(
             f"{type(encoder).__name__} maps a context to tokens, a floating-point tensor (*batch, tokens,"
-            f" {width}), or to a pair of those and a bool (*batch, tokens); it gave {_described(tokens)}"
+            f" {width}), or to a pair of those and a bool (*batch, tokens); it gave {gave}"
         )
     aligned = bool(getattr(encoder, "aligned", False))
     if tokens.ndim < 2 or tokens.shape[-1] != width or (aligned and tokens.shape[-2] != n):

@@ -39,7 +39,8 @@ class PermutationLaw(PermutationDistribution):
     ``support`` is wider than the permutations for inline codes, which can leave them, and for lists shorter
     than n, which end in -1. ``exact`` is False where the partition is random and ``log_prob`` is not offered.
     ``estimates`` names what has no closed form and is too large to enumerate: it is then the mean over
-    ``DEFAULT_SAMPLES`` draws.
+    ``DEFAULT_SAMPLES`` draws. Where the partition is random, entropies and divergences rest on
+    ``log_prob_estimate``: the entropy is then too high on average, a divergence from the law too low.
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
@@ -256,10 +257,7 @@ class PermutationLaw(PermutationDistribution):
         return new
 
     def __repr__(self) -> str:
-        shown = {"n": self.n, "code": self.model.code.name, "nfe": self.nfe, "unmask": self.unmask}
-        for name, usual in {"temperature": 1, "top_p": 1, "remask": 0}.items():
-            if (value := getattr(self.unmasking, name)) != usual:
-                shown[name] = value
+        shown = {"n": self.n, "code": self.model.code.name, **self.unmasking.shown}
         shown["batch_shape"] = tuple(self.batch_shape)
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 

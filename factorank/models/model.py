@@ -111,7 +111,7 @@ class PermutationModel(SavedModel):
         if reveal == "right-to-left" and not isinstance(self.code, Reversed):
             self.code = Reversed(self.code)
         self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
-        self.context, self.masks = context, masks
+        self.context, self.masks, self.warned = context, masks, False
         self.target, self.target_given = orders.checked_target(self.code, target), target is not None
 
         encode_items = self.causal and getattr(context, "aligned", False)
@@ -177,6 +177,8 @@ class PermutationModel(SavedModel):
         Random numbers come from the generator, or are what :meth:`noise` gave. Orders are
         checked on the CPU when not compiled; elsewhere rows with items outside the range give NaN.
         """
+        if self.training:
+            orders.warn_of_mismatch(self, stacklevel=3)
         code, present, fault = orders.encoded(self, order)
         encoded = encode_context(self.context, context, self.n, self.width)
         joint_batch(encoded, code.shape[:-1], wider=False)
@@ -286,6 +288,8 @@ class PermutationModel(SavedModel):
         kind = autoregressive.AutoregressiveLaw if self.causal else masked.MaskedLaw
         law: PermutationLaw = kind(self, conditions, batch, unmasking)
         law.beam_width = checked_beam(beam, law.beam_width)
+        if draft is None and ahead is not None:
+            raise ModelError("{parameter} says how far a draft goes, but none was given", parameter="ahead")
         if draft is not None:
             law.draft = checked_draft(law, draft, ahead, given)
         return law

@@ -1,6 +1,7 @@
 """Between orders as users have them and the codes a network reads: references, and lists shorter than n."""
 
 import contextlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -216,11 +217,28 @@ def check_reveal(reveal: str, objective: str, context: Any) -> None:
         )
 
 
+def warn_of_mismatch(model: "PermutationModel", stacklevel: int) -> None:
+    """Say once for each model, before it is trained, that tokens may stand at the wrong positions."""
+    if model.warned or torch.compiler.is_compiling():
+        return
+    model.warned = True
+    if (advice := mismatch(model)) is not None:
+        warnings.warn(advice, UserWarning, stacklevel=stacklevel + 1)
+
+
 def mismatch(model: "PermutationModel") -> str | None:
     """Why the tokens of the context may stand at the wrong positions of the code; None if they do not."""
     of_items = (model.code.positions == "items") == (model.target == "order")
-    if of_items or model.target_given or not may_be_items(model.context):
+    if of_items or not may_be_items(model.context):
         return None
+    if model.target_given:
+        if model.target == "order" or not getattr(model.context, "exchangeable", False):
+            return None
+        return (
+            f"token i of the {type(model.context).__name__}, which is exchangeable and so that of item i,"
+            f" goes to position i of the {model.code.name} code, which is place i with target='rank': the"
+            " default target='order' learns more"
+        )
     better = "target='rank' or code='insertion'" if model.code.factorized else "code='insertion'"
     return (
         f"token i of the {type(model.context).__name__} goes to position i of the {model.code.name} code,"

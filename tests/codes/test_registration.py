@@ -6,6 +6,7 @@ import torch
 import factorank as fr
 from factorank.codes import code_names
 from factorank.codes.checking import check_code
+from factorank.lexicographic import permutation_at
 
 
 class Mine(fr.Code):
@@ -168,5 +169,12 @@ def test_a_good_one_is_registered():
         assert fr.code("mine").title == "mine"
         model = fr.PermutationModel(4, "mine", width=8, depth=1, heads=2)
         assert fr.is_permutation(model.distribution(nfe=2).sample((50,))).all()
+        law, orders = model.distribution(nfe=1), permutation_at(torch.arange(24), 4)
+        stands = torch.nn.functional.one_hot(fr.inverse(orders), 4).float()
+        expected = torch.einsum("k,kij->ij", law.log_prob(orders).exp(), stands)
+        torch.testing.assert_close(law.marginals(), expected)  # listed, for want of a closed form
+        longer = fr.PermutationModel(9, "mine", width=8, depth=1, heads=2).distribution(nfe=1)
+        assert longer.estimates == {"marginals", "mean_ranks"}
+        assert longer.marginals().shape == (9, 9)
     finally:
         fr.codes._codes.pop("mine")

@@ -127,6 +127,12 @@ def test_a_mismatch_is_said_before_training(generator):
         UserWarning, match="token i of the Pictures goes to position i of the lehmer code.*'rank'"
     ):
         fr.train(model, (orders, context), **options)
+    model = small_model(4, "lehmer", context=Pictures()).train()
+    with pytest.warns(UserWarning, match="goes to position i of the lehmer code"):
+        model.loss(orders, context)  # in a loop of one's own, once
+    model.loss(orders, context)
+    with pytest.warns(UserWarning, match="which is place i with target='rank': the default .* learns more"):
+        small_model(4, "insertion", context=Pictures(), target="rank").train().loss(orders, context)
     for code, target in (("lehmer", "rank"), ("lehmer", "order"), ("insertion", None)):
         fr.train(small_model(4, code, context=Pictures(), target=target), (orders, context), **options)
     assert mismatch(small_model(4, "lehmer")) is None
