@@ -63,7 +63,7 @@ def test_what_may_be_meant_is_taken(right):
         ({"n": 3, "share": "x"}, "share is a number or None, not 'x'"),
         ({"n": 3, "share": 1j}, "share is a number or None, not 1j"),
         ({"n": 3, "kind": "c"}, "kind is 'a' or 'b', not 'c'"),
-        ({"n": 3, "items": ["a"]}, "items is a sequence, not a list"),
+        ({"n": 3, "items": [1, "a"]}, "items is a sequence, not a list that holds 'a'$"),
         ({"n": 3, "items": "abc"}, "items is a sequence, not 'abc'"),
         ({"n": 3, "act": 4}, "act is a function or None, not 4"),
         ({"n": 3, "flag": 1}, "flag is True or False, not 1"),

@@ -2,7 +2,8 @@
 
 A context encoder is any module that maps a context to tokens ``(*batch, tokens, width)``, or to a pair of
 those and a bool ``(*batch, tokens)`` that is false at padding. The context may have any structure: a
-tensor, a tuple, a dictionary, nested as the encoder likes. Some attributes, all optional, say more:
+tensor, a tuple, a dictionary, a dataclass, nested as the encoder likes. Some attributes, all optional, say
+more:
 
 * ``aligned = True``: there are n tokens and token i belongs to position i of the code. They then share one
   token of the transformer; otherwise the tokens are put before those of the code. Position i of an insertion
@@ -22,6 +23,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import register_dataclass, tree_leaves
 
 from factorank.errors import ModelError
 from factorank.permutations import cannot_check
@@ -216,6 +218,15 @@ def may_be_items(encoder: nn.Module | None) -> bool:
     path = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
     own = path not in LIBRARY.values()
     return bool(getattr(encoder, "aligned", False)) and (own or bool(getattr(encoder, "exchangeable", False)))
+
+
+def opened(context: Any) -> Any:
+    """The context, after torch has been told to take its dataclasses apart as it does dictionaries."""
+    for leaf in tree_leaves(context):
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            register_dataclass(type(leaf))
+            return opened(context)
+    return context
 
 
 def joint_batch(context: "EncodedContext | None", batch: torch.Size, *, wider: bool = True) -> torch.Size:
