@@ -16,6 +16,7 @@ from factorank.models.conditions import conditions_for
 from factorank.models.context import check_encoder, encode_context, joint_batch
 from factorank.models.drafting import checked_draft
 from factorank.models.law import PermutationLaw
+from factorank.models.mismatch import warn_of_mismatch
 from factorank.models.network import Network, checked_sizes
 from factorank.models.saving import SavedModel
 from factorank.models.unmasking import checked_beam, checked_unmasking
@@ -178,7 +179,7 @@ class PermutationModel(SavedModel):
         checked on the CPU when not compiled; elsewhere rows with items outside the range give NaN.
         """
         if self.training:
-            orders.warn_of_mismatch(self, stacklevel=3)
+            warn_of_mismatch(self, stacklevel=3)
         code, present, fault = orders.encoded(self, order)
         encoded = encode_context(self.context, context, self.n, self.width)
         joint_batch(encoded, code.shape[:-1], wider=False)
