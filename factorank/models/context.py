@@ -18,8 +18,9 @@ import dataclasses
 import importlib
 import inspect
 import json
+import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,9 @@ from torch.utils._pytree import register_dataclass, tree_leaves
 from factorank.errors import ModelError
 from factorank.permutations import cannot_check
 from factorank.reading import expect
+
+if TYPE_CHECKING:
+    from factorank.models.model import PermutationModel
 
 
 class ItemContext(nn.Module):
@@ -218,6 +222,36 @@ def may_be_items(encoder: nn.Module | None) -> bool:
     path = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
     own = path not in LIBRARY.values()
     return bool(getattr(encoder, "aligned", False)) and (own or bool(getattr(encoder, "exchangeable", False)))
+
+
+def warn_of_mismatch(model: "PermutationModel", stacklevel: int) -> None:
+    """Say once for each model, before it is trained, that tokens may stand at the wrong positions."""
+    if model.warned or torch.compiler.is_compiling():
+        return
+    model.warned = True
+    if (advice := mismatch(model)) is not None:
+        warnings.warn(advice, UserWarning, stacklevel=stacklevel + 1)
+
+
+def mismatch(model: "PermutationModel") -> str | None:
+    """Why the tokens of the context may stand at the wrong positions of the code; None if they do not."""
+    of_items = (model.code.positions == "items") == (model.target == "order")
+    if of_items or not may_be_items(model.context):
+        return None
+    if model.target_given:
+        if model.target == "order" or not getattr(model.context, "exchangeable", False):
+            return None
+        return (
+            f"token i of the {type(model.context).__name__}, which is exchangeable and so that of item i,"
+            f" goes to position i of the {model.code.name} code, which is place i with target='rank': the"
+            " default target='order' learns more"
+        )
+    better = "target='rank' or code='insertion'" if model.code.factorized else "code='insertion'"
+    return (
+        f"token i of the {type(model.context).__name__} goes to position i of the {model.code.name} code,"
+        f" which is place i of the order; if it is the token of item i, {better} learns more;"
+        " target='order' says that it is not"
+    )
 
 
 def opened(context: Any) -> Any:

@@ -13,10 +13,9 @@ from factorank.codes.reversed import Reversed
 from factorank.errors import ModelError
 from factorank.models import autoregressive, classical, masked, orders
 from factorank.models.conditions import conditions_for
-from factorank.models.context import check_encoder, encode_context, joint_batch
+from factorank.models.context import check_encoder, encode_context, joint_batch, warn_of_mismatch
 from factorank.models.drafting import checked_draft
 from factorank.models.law import PermutationLaw
-from factorank.models.mismatch import warn_of_mismatch
 from factorank.models.network import Network, checked_sizes
 from factorank.models.saving import SavedModel
 from factorank.models.unmasking import checked_beam, checked_unmasking

@@ -12,7 +12,7 @@ from torch import nn
 
 from factorank.errors import TrainingError, short_of_memory
 from factorank.models import PermutationModel
-from factorank.models.mismatch import warn_of_mismatch
+from factorank.models.context import warn_of_mismatch
 from factorank.training import checkpoints, run_folder
 from factorank.training.batches import Shape
 from factorank.training.checkpoints import Checkpoint

@@ -8,7 +8,7 @@ from torch import nn
 
 import factorank as fr
 from factorank.errors import ModelError
-from factorank.models.mismatch import mismatch
+from factorank.models.context import mismatch
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 CODES = ["lehmer", "left-lehmer", "fisher-yates", "insertion"]
