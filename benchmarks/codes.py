@@ -10,15 +10,15 @@ device, the checked time stands in a column of its own.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import factorank as fr
 from benchmarks import paper
+from benchmarks.rows import merge
 from benchmarks.timing import alternating, seconds, show
-from factorank.experiments.record import provenance, write_results
+from factorank.experiments.record import provenance
 
 LENGTHS = (10, 50, 200, 1_000, 10_000)
 CODES = ("lehmer", "left-lehmer", "fisher-yates", "insertion")
@@ -29,10 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--n", type=int, nargs="+", default=LENGTHS, help="lengths")
     parser.add_argument("--elements", type=float, help="elements in a batch (1e6 on the CPU, 5e7 on a GPU)")
-    parser.add_argument("--out", default="runs/bench/codes.jsonl", help="rows of the other device are kept")
+    parser.add_argument("--out", default="runs/bench/codes.jsonl", help="other rows are kept")
     options = parser.parse_args(argv)
     elements = options.elements or (5e7 if options.device == "cuda" else 1e6)
-    where = provenance(f"factorank bench codes --device {options.device}")
+    where = provenance(" ".join(["factorank bench codes", *(argv or ())]))
     rows = [row | where for n in options.n for row in measure(n, int(elements), options.device)]
     print(f"\nCodes on {where['device']}, {elements:.0e} elements, int64, ns per element")
     _table(rows, options.device)
@@ -137,15 +137,11 @@ def _ns(value: float | None) -> str:
 
 def _write(rows: list[dict[str, Any]], path: str) -> None:
     from factorank.figures import codes_figure
-    from factorank.files import read_json_lines
 
-    kept = []
-    if Path(path).exists():
-        kept = [row for row in read_json_lines(path) if row["device"] != rows[0]["device"]]
-    write_results(path, kept + rows)
+    merge(path, rows, figure=False)
     picture = path.removesuffix(".jsonl") + ".png"
     codes_figure(path, picture)
-    print(f"written: {path}, {picture}")
+    print(f"written: {picture}")
 
 
 if __name__ == "__main__":

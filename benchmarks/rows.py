@@ -76,10 +76,10 @@ def human(value: float | None) -> str:
 
 
 def merge(path: str, rows: list[dict[str, Any]], *, figure: bool = True) -> None:
-    """Write the rows, in the place of those of the same device and name; the others stay."""
-    replaced = {(row["device"], row["what"]) for row in rows}
+    """Write the rows, in the place of those of the same device, name, n and NFE; the others stay."""
+    replaced = {_key(row) for row in rows}
     kept = read_json_lines(path) if Path(path).exists() else []
-    write_results(path, [row for row in kept if (row["device"], row["what"]) not in replaced] + rows)
+    write_results(path, [row for row in kept if _key(row) not in replaced] + rows)
     print(f"written: {path}")
     if not figure:
         return
@@ -92,3 +92,7 @@ def merge(path: str, rows: list[dict[str, Any]], *, figure: bool = True) -> None
         print(f"no figure: {error}")
     else:
         print(f"written: {picture}")
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["device"], row["what"], row.get("n"), row.get("nfe")

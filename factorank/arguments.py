@@ -99,6 +99,9 @@ def checked(function: Any) -> Any:
         for name, value in (*zip(order, args, strict=False), *kwargs.items()):
             if name in tests and not tests[name][0](value) and value is not tests[name][2]:
                 words = f"{{parameter}} is {tests[name][1]}, not {shown(value)}"
+                if isinstance(value, list | tuple) and tests[name][0]([]):
+                    wrong = next((each for each in value[:LOOKED_AT] if not tests[name][0]([each])), value)
+                    words += "" if wrong is value else f" that holds {shown(wrong)}"
                 return ArgumentTypeError(words, parameter=name)
         return None
 

@@ -65,7 +65,7 @@ def test_what_may_be_meant_is_taken(right):
         ({"n": 3, "share": "x"}, "share is a number or None, not 'x'"),
         ({"n": 3, "share": 1j}, "share is a number or None, not 1j"),
         ({"n": 3, "kind": "c"}, "kind is 'a' or 'b', not 'c'"),
-        ({"n": 3, "items": ["a"]}, "items is a sequence, not a list"),
+        ({"n": 3, "items": [1, "a"]}, "items is a sequence, not a list that holds 'a'$"),
         ({"n": 3, "items": "abc"}, "items is a sequence, not 'abc'"),
         ({"n": 3, "act": 4}, "act is a function or None, not 4"),
         ({"n": 3, "flag": 1}, "flag is True or False, not 1"),
@@ -143,6 +143,19 @@ def test_everything_public_is_guarded():
             own = [name] if getattr(value, "__module__", "") == module.__name__ and name[0] != "_" else []
             if inspect.isfunction(value) and name in getattr(module, "__all__", own):
                 assert hasattr(value, "__checked__"), f"{room}.{name}"
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_learned_laws_are_guarded(objective):
+    law = fr.PermutationModel(3, "lehmer", objective, width=8, depth=1, heads=2).distribution()
+    for call in (
+        lambda: law.sample_with_nfe((2,), generator="g"),
+        lambda: law.path(generator=3),
+        lambda: law.stratified(2, generator=3),
+        lambda: law.expand((2,)).expand((3,)),
+    ):
+        with pytest.raises(fr.FactorankError):
+            call()
 
 
 def test_signatures_and_compilation_stay():

@@ -209,6 +209,11 @@ def test_rows_of_every_law(name):
             law[index]
     with pytest.raises(FactorankError, match="is no index of a batch"):
         row[0]
+    with pytest.raises(FactorankError, match="iterates over a batch of laws"):
+        list(row)
+    assert law[[1, 0]].batch_shape == (2, 3)
+    with pytest.raises(FactorankError, match=r"batch shape \(2, 3\) does not expand to \(3, 3\)"):
+        law.expand((3, 3))
 
 
 def test_what_cannot_be_tilted():

@@ -41,6 +41,10 @@ def code(name: str | Code) -> Code:
     if isinstance(name, Code):
         check_name(name)
         return name
+    if isinstance(name, type) and issubclass(name, Code):
+        raise CodeError(
+            f"{{parameter}} is a name or a code, not a class: {name.__name__}()", parameter="code"
+        )
     make = _codes.get(_aliases.get(name, name))
     if make is None:
         raise CodeError(f"there is no code {name!r}; there are {', '.join(code_names())}", parameter="code")
@@ -72,6 +76,9 @@ def register_code(name: str, make: Callable[[], Code]) -> None:
     """
     if name in _codes or name in _aliases:
         raise CodeError(f"there is a code {name!r} already")
+    if isinstance(make, type) and (missing := getattr(make, "__abstractmethods__", None)):
+        listed = ", ".join(sorted(missing))
+        raise CodeError(f"a code defines sizes, _encode and _decode, but {make.__name__} lacks {listed}")
     new = make()
     if not isinstance(new, Code):
         raise CodeError(f"a code is a subclass of factorank.Code, but {name!r} makes a {type(new).__name__}")

@@ -170,6 +170,8 @@ class PermutationDistribution(Batched):
         >>> bool(((ranks.value - law.mean_ranks()).abs() < 4 * ranks.error).all())
         True
         """
+        if other is not None and what != "kl_divergence":
+            raise self.error(f"{{parameter}} is for 'kl_divergence', not for {what!r}", parameter="other")
         count = DEFAULT_SAMPLES if samples is None else samples
         drawn = self._draws(count, generator)
         if what == "entropy":
@@ -243,7 +245,7 @@ class PermutationDistribution(Batched):
         ``reward`` gives a number for each of the orders ``(*sample, *batch, n)``. The result is exact where
         all orders can be listed. Else it draws by resampling from this law: it is not ``exact`` and has the
         error of ``log_normaliser`` and the effective sample size of ``samples`` draws, 4,096 unless
-        given; a reward that leaves fewer than 16 of them is refused.
+        given; a reward that leaves fewer than 16 of them is refused. What no draw meets has no part in it.
 
         >>> import factorank as fr
         >>> first = lambda order: (order[..., 0] == 2).float()

@@ -41,6 +41,8 @@ def rows_at(index: Any, batch_shape: torch.Size, error: type[FactorankError]) ->
     tensor([2, 5])
     """
     try:
+        if isinstance(index, list):  # of rows, as in numpy
+            index = torch.tensor(index, dtype=None if index else torch.int64)
         rows = torch.arange(batch_shape.numel()).view(batch_shape)[index]
     except (IndexError, TypeError, ValueError, RuntimeError) as fault:
         raise error(f"{index!r} is no index of a batch of shape {tuple(batch_shape)}: {fault}") from None
@@ -65,6 +67,13 @@ class Batched(Distribution):
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         """The same law with its batch dimensions expanded to ``batch_shape``; nothing is copied."""
         shape, old = torch.Size(batch_shape), len(self.batch_shape)
+        fits = len(shape) >= old and all(
+            here in (1, there) for here, there in zip(self.batch_shape[::-1], shape[::-1], strict=False)
+        )
+        if not fits:
+            raise self.error(
+                f"a law of batch shape {tuple(self.batch_shape)} does not expand to {tuple(shape)}"
+            )
         new = type(self).__new__(type(self)) if _instance is None else _instance
         return self._changed(new, shape, lambda x: x.expand(shape + x.shape[old:]), lambda x: x.expand(shape))
 
@@ -78,7 +87,9 @@ class Batched(Distribution):
         return self._taken(rows_at(index, self.batch_shape, self.error))
 
     def __iter__(self) -> Iterator[Self]:
-        return (self[row] for row in range(self.batch_shape[0] if self.batch_shape else 0))
+        if not self.batch_shape:
+            raise self.error(f"one iterates over a batch of laws, but {self!r} is one law")
+        return (self[row] for row in range(self.batch_shape[0]))
 
     def _taken(self, rows: Tensor) -> Self:
         """The laws of the rows of these numbers, in the shape of ``rows``."""

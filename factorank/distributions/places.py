@@ -29,6 +29,11 @@ def code_places(code_name: str, probs: Tensor) -> Tensor:
     return _PLACES[code_name](probs)
 
 
+def has_places(code_name: str) -> bool:
+    """Whether :func:`code_places` knows the code."""
+    return code_name in _PLACES
+
+
 def insertion_places(probs: Tensor) -> Tensor:
     """Insertion: an item moves back one place when a later one is inserted at or before its place."""
     if probs.requires_grad and torch.is_grad_enabled():

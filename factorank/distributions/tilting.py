@@ -1,6 +1,7 @@
 """Laws tilted by a reward: p(x) exp(strength · reward(x)), normalised."""
 
 import math
+import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -28,7 +29,7 @@ def tilted(
     generator: torch.Generator | None,
 ) -> "Tilted":
     """See :meth:`PermutationDistribution.tilt`."""
-    real = isinstance(strength, int | float) and not isinstance(strength, bool) and math.isfinite(strength)
+    real = isinstance(strength, numbers.Real) and not isinstance(strength, bool) and math.isfinite(strength)
     if not real or not callable(reward):
         raise law.error(
             "a tilt takes a function that gives a reward for each order, and a finite strength, not"

@@ -135,7 +135,7 @@ class Sampler:
             f" the network takes follows factorank.models.chunks.CHUNK, now {CHUNK}"
         )
         with short_of_memory(advice), evaluating(law.model):
-            drawn = torch.empty((*size, law.n), dtype=torch.int64, device=law.device)
+            drawn: Tensor | None = None
             draft, report = law.draft, DraftReport() if report is None else report
             at_once = 1 if draft is None or law.model.causal else draft.ahead
             for conditions, rows, draws in chunks(law, samples, at_once, drawn=draft is None):
@@ -145,10 +145,14 @@ class Sampler:
                 else:
                     code, used = drafting.drawn(law, conditions, rows, count, generator, report)
                     order = conditions.decode(law.model, code)
-                drawn[draws, rows] = order
+                if order.shape[:2] == size:  # no writing in place, which ``vmap`` cannot do
+                    drawn = order.clone()
+                else:
+                    drawn = order.new_empty((*size, law.n)) if drawn is None else drawn
+                    drawn[draws, rows] = order
                 if nfe is not None:
                     nfe[draws, rows] = used
-        return drawn
+        return torch.empty((*size, law.n), dtype=torch.int64, device=law.device) if drawn is None else drawn
 
     def stratified(self, samples: int, generator: torch.Generator | None) -> Tensor:
         """Orders ``(samples, rows, n)``, those of a row stratified: see :class:`StratifiedDraw`.

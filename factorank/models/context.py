@@ -2,7 +2,8 @@
 
 A context encoder is any module that maps a context to tokens ``(*batch, tokens, width)``, or to a pair of
 those and a bool ``(*batch, tokens)`` that is false at padding. The context may have any structure: a
-tensor, a tuple, a dictionary, nested as the encoder likes. Some attributes, all optional, say more:
+tensor, a tuple, a dictionary, a dataclass, nested as the encoder likes. Some attributes, all optional, say
+more:
 
 * ``aligned = True``: there are n tokens and token i belongs to position i of the code. They then share one
   token of the transformer; otherwise the tokens are put before those of the code. Position i of an insertion
@@ -15,15 +16,22 @@ tensor, a tuple, a dictionary, nested as the encoder likes. Some attributes, all
 import contextlib
 import dataclasses
 import importlib
+import inspect
+import json
+import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import register_dataclass, tree_leaves
 
 from factorank.errors import ModelError
 from factorank.permutations import cannot_check
 from factorank.reading import expect
+
+if TYPE_CHECKING:
+    from factorank.models.model import PermutationModel
 
 
 class ItemContext(nn.Module):
@@ -146,8 +154,22 @@ def context_config(encoder: nn.Module) -> dict[str, Any]:
     names = [name for name, path in LIBRARY.items() if path == f"{kind.__module__}:{kind.__qualname__}"]
     names += [name for name, registered in _registered.items() if registered is kind]
     if names and hasattr(encoder, "config"):
-        return {"name": names[0], "options": cast(Any, encoder).config()}
+        options = cast(Any, encoder).config()
+        _check_options(kind, options)
+        return {"name": names[0], "options": options}
     return {"name": None, "class": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def _check_options(kind: type[nn.Module], options: Any) -> None:
+    """Refuse a config() from which the encoder cannot be made again, before anything is saved with it."""
+    try:
+        json.dumps(options, allow_nan=False)
+        inspect.signature(kind).bind(**options)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModelError(
+            f"config() of {kind.__name__} returns the keyword arguments of {kind.__name__}(…), as JSON can"
+            f" hold them, but here it is {options!r}: {error}"
+        ) from None
 
 
 def build_context(config: dict[str, Any]) -> nn.Module:
@@ -202,6 +224,45 @@ def may_be_items(encoder: nn.Module | None) -> bool:
     return bool(getattr(encoder, "aligned", False)) and (own or bool(getattr(encoder, "exchangeable", False)))
 
 
+def warn_of_mismatch(model: "PermutationModel", stacklevel: int) -> None:
+    """Say once for each model, before it is trained, that tokens may stand at the wrong positions."""
+    if model.warned or torch.compiler.is_compiling():
+        return
+    model.warned = True
+    if (advice := mismatch(model)) is not None:
+        warnings.warn(advice, UserWarning, stacklevel=stacklevel + 1)
+
+
+def mismatch(model: "PermutationModel") -> str | None:
+    """Why the tokens of the context may stand at the wrong positions of the code; None if they do not."""
+    of_items = (model.code.positions == "items") == (model.target == "order")
+    if of_items or not may_be_items(model.context):
+        return None
+    if model.target_given:
+        if model.target == "order" or not getattr(model.context, "exchangeable", False):
+            return None
+        return (
+            f"token i of the {type(model.context).__name__}, which is exchangeable and so that of item i,"
+            f" goes to position i of the {model.code.name} code, which is place i with target='rank': the"
+            " default target='order' learns more"
+        )
+    better = "target='rank' or code='insertion'" if model.code.factorized else "code='insertion'"
+    return (
+        f"token i of the {type(model.context).__name__} goes to position i of the {model.code.name} code,"
+        f" which is place i of the order; if it is the token of item i, {better} learns more;"
+        " target='order' says that it is not"
+    )
+
+
+def opened(context: Any) -> Any:
+    """The context, after torch has been told to take its dataclasses apart as it does dictionaries."""
+    for leaf in tree_leaves(context):
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            register_dataclass(type(leaf))
+            return opened(context)
+    return context
+
+
 def joint_batch(context: "EncodedContext | None", batch: torch.Size, *, wider: bool = True) -> torch.Size:
     """The batch shape of orders or codes and a context; ``wider``: the context may have more rows."""
     if context is None:
@@ -229,10 +290,12 @@ def encode_context(encoder: nn.Module | None, context: Any, n: int, width: int) 
         )
     encoded = encoder(context)
     tokens, present = encoded if isinstance(encoded, tuple) and len(encoded) == 2 else (encoded, None)
-    if not isinstance(tokens, Tensor) or not tokens.is_floating_point():
+    whole = isinstance(tokens, Tensor) and tokens.is_floating_point()
+    if not whole or not (present is None or isinstance(present, Tensor)):
+        gave = _described(tokens) if not whole else f"{_described(present)} for the second"
         raise ModelError(
             f"{type(encoder).__name__} maps a context to tokens, a floating-point tensor (*batch, tokens,"
-            f" {width}), or to a pair of those and a bool (*batch, tokens); it gave {_described(tokens)}"
+            f" {width}), or to a pair of those and a bool (*batch, tokens); it gave {gave}"
         )
     aligned = bool(getattr(encoder, "aligned", False))
     if tokens.ndim < 2 or tokens.shape[-1] != width or (aligned and tokens.shape[-2] != n):

@@ -13,6 +13,7 @@ from torch import Tensor
 from factorank.errors import ModelError
 from factorank.models.conditions import Conditions, conditions_for, first_logits
 from factorank.models.network import evaluating
+from factorank.permutations import whole_number
 from factorank.sampling.speculative import DraftReport, speculate
 
 if TYPE_CHECKING:
@@ -51,10 +52,11 @@ def checked_draft(
         )
     if ahead is None:
         ahead = model.n if model.causal else min(ROWS_AHEAD, model.n)
-    if isinstance(ahead, bool) or not isinstance(ahead, int) or not 1 <= ahead <= model.n:
+    if not 1 <= (number := whole_number(ahead)) <= model.n:
         raise ModelError(
             f"{{parameter}} positions are drafted at a time, 1 to {model.n}, not {ahead!r}", parameter="ahead"
         )
+    ahead = number
     if isinstance(draft, str) and draft == "self":
         return Draft(ahead)
     if not isinstance(draft, type(model)) or draft.causal:
@@ -63,11 +65,12 @@ def checked_draft(
             f"{{parameter}} is 'self' or a masked PermutationModel, not {shown}", parameter="draft"
         )
     same = draft.n == model.n and draft.code.name == model.code.name and draft.device == model.device
+    same = same and draft.target == model.target
     if not same or not _same_reference(draft.reference, model.reference):
         raise ModelError(
-            "{parameter} is a model of the same code, n and reference on the same device:"
-            f" {draft.code.name}, {draft.n} on {draft.device}, not {model.code.name}, {model.n} on"
-            f" {model.device}",
+            "{parameter} is a model of the same code, target, n and reference on the same device:"
+            f" {model.code.name} of the {model.target}, {model.n} on {model.device}, not {draft.code.name} of"
+            f" the {draft.target}, {draft.n} on {draft.device}",
             parameter="draft",
         )
     return Draft(ahead, draft, conditions_for(draft, *given)[0])

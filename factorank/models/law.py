@@ -39,7 +39,8 @@ class PermutationLaw(PermutationDistribution):
     ``support`` is wider than the permutations for inline codes, which can leave them, and for lists shorter
     than n, which end in -1. ``exact`` is False where the partition is random and ``log_prob`` is not offered.
     ``estimates`` names what has no closed form and is too large to enumerate: it is then the mean over
-    ``DEFAULT_SAMPLES`` draws.
+    ``DEFAULT_SAMPLES`` draws. Where the partition is random, entropies and divergences rest on
+    ``log_prob_estimate``: the entropy is then too high on average, a divergence from the law too low.
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
@@ -234,11 +235,11 @@ class PermutationLaw(PermutationDistribution):
         The most likely order at one NFE, in general a good guess. Under random partitions positions are
         revealed in the confident order; autoregressive laws search with a beam.
         """
-        result = torch.empty((self.conditions.rows, self.n), dtype=torch.int64, device=self.device)
+        found = [torch.empty((0, self.n), dtype=torch.int64, device=self.device)]
         with evaluating(self.model):
-            for conditions, rows, _ in chunks(self, 1, at_once=self.beam_width):
-                result[rows] = conditions.decode(self.model, self._mode(conditions)[None])[0]
-        return result.view(*self.batch_shape, self.n)
+            for conditions, _, _ in chunks(self, 1, at_once=self.beam_width):
+                found.append(conditions.decode(self.model, self._mode(conditions)[None])[0])
+        return torch.cat(found[1:] or found).view(*self.batch_shape, self.n)
 
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         new = super().expand(batch_shape, _instance)
@@ -256,10 +257,7 @@ class PermutationLaw(PermutationDistribution):
         return new
 
     def __repr__(self) -> str:
-        shown = {"n": self.n, "code": self.model.code.name, "nfe": self.nfe, "unmask": self.unmask}
-        for name, usual in {"temperature": 1, "top_p": 1, "remask": 0}.items():
-            if (value := getattr(self.unmasking, name)) != usual:
-                shown[name] = value
+        shown = {"n": self.n, "code": self.model.code.name, **self.unmasking.shown}
         shown["batch_shape"] = tuple(self.batch_shape)
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 

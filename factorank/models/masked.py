@@ -9,7 +9,7 @@ from torch import Tensor
 
 from factorank.distributions.base import PermutationDistribution
 from factorank.distributions.conditioning.rules import Effort, condition
-from factorank.distributions.places import code_places
+from factorank.distributions.places import code_places, has_places
 from factorank.distributions.rim import RIM
 from factorank.models.chunks import aligned, chunks
 from factorank.models.conditions import Conditions, first_logits
@@ -95,7 +95,9 @@ class MaskedLaw(PermutationLaw):
 
     @property
     def estimates(self) -> frozenset[str]:
-        return frozenset() if self.nfe == 1 else super().estimates
+        if self.nfe != 1:
+            return super().estimates
+        return frozenset() if has_places(self.model.code.name) else super().estimates - {"entropy"}
 
     def nfe_of(self, order: Tensor) -> Tensor:
         law, rows, shape = aligned(self, order)
@@ -136,7 +138,7 @@ class MaskedLaw(PermutationLaw):
         return entropies(table).sum(-1).to(table.dtype)
 
     def _marginals(self) -> Tensor:
-        if self.nfe != 1:
+        if self.nfe != 1 or not has_places(self.model.code.name):
             return super()._marginals()
         places = code_places(self.model.code.name, self.log_table().exp())
         if self.model.target == "rank":  # places of items are items at places, seen from the other side

@@ -13,7 +13,7 @@ from factorank.codes.reversed import Reversed
 from factorank.errors import ModelError
 from factorank.models import autoregressive, classical, masked, orders
 from factorank.models.conditions import conditions_for
-from factorank.models.context import check_encoder, encode_context, joint_batch
+from factorank.models.context import check_encoder, encode_context, joint_batch, warn_of_mismatch
 from factorank.models.drafting import checked_draft
 from factorank.models.law import PermutationLaw
 from factorank.models.network import Network, checked_sizes
@@ -107,11 +107,11 @@ class PermutationModel(SavedModel):
                 f"the context encoder makes tokens of width {context.width}, the model's are {width} wide"
             )
         self.n, self.code, self.objective, self.reveal = n, find_code(code), objective, reveal
-        check_code(self.code)
+        check_code(self.code, n)
         if reveal == "right-to-left" and not isinstance(self.code, Reversed):
             self.code = Reversed(self.code)
         self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
-        self.context, self.masks = context, masks
+        self.context, self.masks, self.warned = context, masks, False
         self.target, self.target_given = orders.checked_target(self.code, target), target is not None
 
         encode_items = self.causal and getattr(context, "aligned", False)
@@ -177,6 +177,8 @@ class PermutationModel(SavedModel):
         Random numbers come from the generator, or are what :meth:`noise` gave. Orders are
         checked on the CPU when not compiled; elsewhere rows with items outside the range give NaN.
         """
+        if self.training:
+            warn_of_mismatch(self, stacklevel=3)
         code, present, fault = orders.encoded(self, order)
         encoded = encode_context(self.context, context, self.n, self.width)
         joint_batch(encoded, code.shape[:-1], wider=False)
@@ -286,6 +288,8 @@ class PermutationModel(SavedModel):
         kind = autoregressive.AutoregressiveLaw if self.causal else masked.MaskedLaw
         law: PermutationLaw = kind(self, conditions, batch, unmasking)
         law.beam_width = checked_beam(beam, law.beam_width)
+        if draft is None and ahead is not None:
+            raise ModelError("{parameter} says how far a draft goes, but none was given", parameter="ahead")
         if draft is not None:
             law.draft = checked_draft(law, draft, ahead, given)
         return law

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from factorank.codes import Code
 from factorank.errors import CodeError, ModelError, PermutationError
-from factorank.models.context import EncodedContext, may_be_items
+from factorank.models.context import EncodedContext
 from factorank.permutations import (
     as_rows,
     cannot_check,
@@ -214,19 +214,6 @@ def check_reveal(reveal: str, objective: str, context: Any) -> None:
             f" {type(context).__name__} goes to the position that is predicted as number i",
             parameter="reveal",
         )
-
-
-def mismatch(model: "PermutationModel") -> str | None:
-    """Why the tokens of the context may stand at the wrong positions of the code; None if they do not."""
-    of_items = (model.code.positions == "items") == (model.target == "order")
-    if of_items or model.target_given or not may_be_items(model.context):
-        return None
-    better = "target='rank' or code='insertion'" if model.code.factorized else "code='insertion'"
-    return (
-        f"token i of the {type(model.context).__name__} goes to position i of the {model.code.name} code,"
-        f" which is place i of the order; if it is the token of item i, {better} learns more;"
-        " target='order' says that it is not"
-    )
 
 
 def check_code_length(code: Tensor, n: int) -> None:

@@ -18,7 +18,7 @@ from factorank.errors import FactorankError, ModelError
 from factorank.files import write_whole
 from factorank.hub import fetched, model_card, push
 from factorank.models import orders
-from factorank.models.context import build_context, context_config, encode_context
+from factorank.models.context import build_context, context_config, encode_context, opened
 from factorank.onnx import export
 from factorank.reading import expect, read_tensors
 from factorank.sealed import read_sealed, sealed_head, write_sealed
@@ -77,6 +77,8 @@ class SavedModel(nn.Module):
         nfe=1)``, and its ``log_prob (batch,)``, from the context, or without an encoder from ``fixed (batch,
         n)``: fixed values of the code, -1 where free. An autoregressive model predicts ``logits (batch, n,
         n)`` from ``code (batch, n)``, whose masked positions are -1, and the context.
+
+        Weights and floating-point inputs are float32, whatever the model's own type is.
 
         ``context`` is an example, batch first, of which only shapes and types are kept. The library's own
         encoders have one. The inputs of a context that is no tensor are called by the keys of the dictionary,
@@ -170,7 +172,7 @@ def _example(model: SavedModel, context: Any) -> Any:
                 parameter="context",
             )
         context = make(model.n)
-    if not all(isinstance(leaf, Tensor) and leaf.ndim for leaf in tree_leaves(context)):
+    if not all(isinstance(leaf, Tensor) and leaf.ndim for leaf in tree_leaves(opened(context))):
         raise ModelError("an example of a context holds tensors, batch first, alone", parameter="context")
     return tree_map_only(Tensor, lambda leaf: torch.cat([leaf[:1], leaf[:1]]), context)
 

@@ -1,10 +1,13 @@
 """How a law reveals its positions: what may be asked for, checked."""
 
 import dataclasses
+import itertools
+import numbers
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from factorank.errors import ModelError
@@ -56,6 +59,22 @@ class Unmasking:
     """How many times the values that were drawn with the least probability are drawn anew."""
 
     @property
+    def shown(self) -> dict[str, Any]:
+        """What a law shows of it: the NFE and the order of revealing, and what is not as usual."""
+        blocks = self.blocks
+        shown: dict[str, Any] = {"nfe": self.nfe, "unmask": self.unmask}
+        if blocks is not None and blocks.sizes is not None:
+            shown["nfe"] = list(blocks.sizes)
+            if self.order is not None:
+                ends = list(itertools.accumulate(blocks.sizes))
+                cut = zip([0, *ends], ends, strict=False)
+                shown = {"partition": [list(self.order[start:end]) for start, end in cut]}
+        elif blocks is not None and blocks.schedule != "equal":
+            shown["schedule"] = blocks.schedule
+        usual = {"entropy_bound": None, "temperature": 1, "top_p": 1, "remask": 0}
+        return shown | {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+
+    @property
     def no_log_prob(self) -> str:
         """Why the law has no log_prob."""
         if self.remask:
@@ -91,7 +110,7 @@ def checked_unmasking(
     remask: int = 0,
 ) -> Unmasking:
     """What was asked for, with the defaults filled in; what the model has not learnt is refused."""
-    nfe = _plain_numbers(nfe)
+    nfe, partition = _plain_numbers(nfe), _plain_numbers(partition)
     _check_within("temperature", temperature, *TEMPERATURES, "above 0, from 1e-30 to 1e30")
     _check_within("top_p", top_p, 0.0, 1.0, "above 0 and at most 1")
     rounds = whole_number(remask)
@@ -131,7 +150,8 @@ def checked_unmasking(
                 "{parameter} says which positions are revealed together and when: it stands alone",
                 parameter="partition",
             )
-        order = _checked_partition(partition, model.n)
+        partition = _checked_partition(partition, model.n)
+        order = tuple(position for positions in partition for position in positions)
         nfe, unmask = [len(positions) for positions in partition], "left-to-right"
     nfe, sizes = _checked_nfe(nfe, model.n)
     if sizes is not None and schedule is not None:
@@ -162,13 +182,13 @@ def checked_unmasking(
                 f"with an entropy_bound the NFE is what it takes, but {{parameter={value!r}}} was given too",
                 parameter=name,
             )
-    real = isinstance(entropy_bound, int | float) and not isinstance(entropy_bound, bool)
+    real = isinstance(entropy_bound, numbers.Real) and not isinstance(entropy_bound, bool)
     if unmask == "random" or not real or not entropy_bound >= 0:  # which NaN is not either
         raise ModelError(
             "an entropy_bound is 0 or more nats and goes with unmask='confident' (the default with it),"
             f" 'left-to-right' or 'right-to-left', but {entropy_bound=} and {unmask=} were given"
         )
-    return Unmasking(unmask or "confident", None, entropy_bound, **tempered)
+    return Unmasking(unmask or "confident", None, float(entropy_bound), **tempered)
 
 
 def fitting(unmasking: Unmasking, free: Tensor, count: int | Tensor) -> Unmasking:
@@ -186,13 +206,19 @@ def fitting(unmasking: Unmasking, free: Tensor, count: int | Tensor) -> Unmaskin
         blocks = dataclasses.replace(blocks, nfe=max(1, min(blocks.nfe, most)))
         remask = unmasking.remask if blocks.nfe > 1 else 0  # one block has nothing to be doubted by
         return dataclasses.replace(unmasking, blocks=blocks, remask=remask)
-    blocks.check(count)
-    if unmasking.order is not None and not bool(free[:, list(unmasking.order)].all()):
-        raise ModelError(
-            "{parameter} lists the free positions: those that are not fixed and have more than one possible"
-            " value",
-            parameter="partition",
-        )
+    if unmasking.order is None:
+        blocks.check(count)
+    elif len(free):
+        given = torch.zeros_like(free[0])
+        given[list(unmasking.order)] = True
+        if not bool((free == given).all()):
+            row = int((free != given).any(-1).int().argmax())
+            raise ModelError(
+                "{parameter} lists every free position, those that are not fixed and have more than one"
+                f" possible value, which are {free[row].nonzero().flatten().tolist()}, not"
+                f" {sorted(unmasking.order)}",
+                parameter="partition",
+            )
     return unmasking
 
 
@@ -200,24 +226,24 @@ def checked_beam(width: int | None, default: int) -> int:
     """How many codes a search keeps."""
     if width is None:
         return default
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+    if (number := whole_number(width)) < 1:
         raise ModelError(f"a beam keeps at least 1 order, a whole number, not {width!r}", parameter="beam")
-    return width
+    return number
 
 
 def _check_within(name: str, value: Any, least: float, most: float, allowed: str) -> None:
-    real = isinstance(value, int | float) and not isinstance(value, bool)
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not real or not least <= value <= most or value == 0:  # which NaN is not either
         raise ModelError(f"{{parameter}} is a number {allowed}, not {value!r}", parameter=name)
 
 
-def _plain_numbers(nfe: Any) -> Any:
+def _plain_numbers(given: Any) -> Any:
     """Whole numbers of other libraries, and arrays of them, as ints and lists of ints; all else as it is."""
-    if isinstance(nfe, np.ndarray | Tensor) and nfe.ndim == 1:
-        nfe = nfe.tolist()
-    if isinstance(nfe, list | tuple):
-        return [_plain_numbers(size) for size in nfe]
-    return number if (number := whole_number(nfe)) >= 0 else nfe
+    if isinstance(given, np.ndarray | Tensor) and given.ndim:
+        given = given.tolist()
+    if isinstance(given, list | tuple | range):
+        return [_plain_numbers(each) for each in given]
+    return number if (number := whole_number(given)) >= 0 else given
 
 
 def _checked_nfe(nfe: Any, n: int) -> tuple[int | None, tuple[int, ...] | None]:
@@ -235,14 +261,15 @@ def _checked_nfe(nfe: Any, n: int) -> tuple[int | None, tuple[int, ...] | None]:
     return counts[-1], sizes
 
 
-def _checked_partition(partition: Any, n: int) -> tuple[int, ...]:
-    blocks: Any = partition if isinstance(partition, list | tuple) else [None]
-    lists = all(isinstance(block, list | tuple) and len(block) for block in blocks)
-    order = [position for block in blocks for position in block] if lists else []
-    inside = all(isinstance(position, int) and 0 <= position < n for position in order)
+def _checked_partition(partition: Any, n: int) -> list[list[int]]:
+    lists = isinstance(partition, list) and len(partition) > 0
+    lists = lists and all(isinstance(block, list) and len(block) for block in partition)
+    order = [position for block in partition for position in block] if lists else []
+    inside = all(0 <= whole_number(position) < n for position in order)
     if not (lists and inside) or len(set(order)) < len(order):
         raise ModelError(
             f"{{parameter}} lists blocks of different positions 0..{n - 1}, each once, not {partition!r}",
             parameter="partition",
         )
-    return tuple(order)
+    listed: list[list[int]] = partition
+    return listed

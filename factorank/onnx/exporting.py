@@ -1,5 +1,6 @@
 """Write a module as an ONNX file whose batch may have any size."""
 
+import copy
 import importlib.util
 import logging
 import os
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from factorank.errors import ModelError
 from factorank.files import write_whole
@@ -33,11 +34,18 @@ def export(
 ) -> None:
     """Write ``module(*examples)`` to a file, whole or not at all; all tensors have the batch first.
 
-    ``examples`` have a batch of at least two rows; of their values nothing is kept. Weights are in the file.
+    ``examples`` have a batch of at least two rows; of their values nothing is kept. Weights are in the file,
+    as float32, and floating-point inputs are float32.
     ``shapes`` says which axes of each tensor may have another size, if not the first of each.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise ModelError(f"ONNX files need {' and '.join(missing)}: pip install 'factorank[onnx]'")
+    if not Path(path).absolute().parent.is_dir():
+        raise ModelError(f"there is no folder {Path(path).parent} for {{parameter}}", parameter="path")
+    kinds = {weight.dtype for weight in module.parameters() if weight.is_floating_point()}
+    if kinds - {torch.float32}:  # runtimes have no kernels for them
+        module = copy.deepcopy(module).float()
+        examples = tree_map_only(Tensor, _single, examples)
     leaves, structure = tree_flatten(examples)
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
     if shapes is None:
@@ -60,6 +68,10 @@ def export(
     proto = program.model_proto
     _strip(proto.graph)
     write_whole(Path(path), proto.SerializeToString())
+
+
+def _single(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def _strip(graph: Any) -> None:

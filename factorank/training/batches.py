@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.data import default_collate
 
 from factorank.errors import PermutationError, TrainingError
+from factorank.models.context import opened
 from factorank.permutations import check_integer, check_permutation, signed
 from factorank.training.random_streams import stream_seed
 
@@ -137,7 +138,7 @@ def as_pair(batch: Any) -> Batch:
     if isinstance(batch, tuple | list) and batch and isinstance(batch[0], Tensor):
         order, *rest = batch
         order = signed(order, "the data are")
-        return order, (None if not rest else rest[0] if len(rest) == 1 else tuple(rest))
+        return order, opened(None if not rest else rest[0] if len(rest) == 1 else tuple(rest))
     raise TrainingError(f"a batch is orders or a pair (orders, context), not a {type(batch).__name__}")
 
 

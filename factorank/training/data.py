@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from factorank.errors import TrainingError
+from factorank.errors import FactorankError, TrainingError
 from factorank.training.batches import (
     Batch,
     Deal,
@@ -148,7 +148,16 @@ class TrainingData:
         model.eval()
         for batch in batches:
             order, context = to_device(batch, device)
-            loss = model.loss(order, context, generator=generator)
+            try:
+                loss = model.loss(order, context, generator=generator)
+            except FactorankError as error:
+                rest = {type(leaf).__name__ for leaf in tree_leaves(context) if not isinstance(leaf, Tensor)}
+                if rest - {"NoneType"}:
+                    error.add_note(
+                        "Of the context's tensors rows are picked; all else goes to the encoder as it is:"
+                        f" {', '.join(sorted(rest))}."
+                    )
+                raise
             if tuple(loss.shape) != tuple(order.shape[:1]):
                 shapes = f"{tuple(loss.shape)} for orders {tuple(order.shape)}"
                 raise TrainingError(f"model.loss gave {shapes}, not one a row")

@@ -130,7 +130,10 @@ class Loop:
 
     def _call_back(self) -> None:
         for callback in self.callbacks:
-            if callback(self) == "stop" and self.stopped is None:
+            said = callback(self)
+            if isinstance(said, str) and said != "stop":
+                raise TrainingError(f"a callback returns 'stop' to end the run, or nothing, not {said!r}")
+            if isinstance(said, str) and self.stopped is None:
                 self.stopped = "callback"
 
     def _status(self, rate: float) -> str:

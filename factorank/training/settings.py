@@ -105,6 +105,10 @@ class TrainSettings:
                 value = getattr(self, name)
                 if not right(value) and not (value is None and name in optional):
                     raise TrainingError(f"{{parameter}} is {allowed}, not {value!r}", parameter=name)
+        if isinstance(self.optimizer, type):
+            kind = self.optimizer.__name__
+            made = f"lambda model: {kind}(model.parameters())"
+            raise TrainingError(f"{{parameter}} is not the class {kind}, but {made}", parameter="optimizer")
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if name == "optimizer" and (isinstance(value, torch.optim.Optimizer) or callable(value)):

@@ -1,7 +1,6 @@
 """``train``: the one call that trains a model."""
 
 import time
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from torch import nn
 
 from factorank.errors import TrainingError, short_of_memory
 from factorank.models import PermutationModel
-from factorank.models.orders import mismatch
+from factorank.models.context import warn_of_mismatch
 from factorank.training import checkpoints, run_folder
 from factorank.training.batches import Shape
 from factorank.training.checkpoints import Checkpoint
@@ -130,8 +129,8 @@ def train(
         why = f"a {type(model).__name__} cannot be trained: it has no loss(order, context, generator=…)"
         raise TrainingError(why, parameter="model")
     settings.check_complete(held_out is not None)
-    if isinstance(model, PermutationModel) and (advice := mismatch(model)) is not None:
-        warnings.warn(advice, UserWarning, stacklevel=2)
+    if isinstance(model, PermutationModel):
+        warn_of_mismatch(model, stacklevel=3)
     checked = TrainingData(data, held_out, getattr(model, "n", None), settings.seed)
     device = checked_device(settings.device)
     with torch.random.fork_rng([device] if device.type == "cuda" else []), ExitStack() as locks:

@@ -6,6 +6,7 @@ import torch
 import factorank as fr
 from factorank.codes import code_names
 from factorank.codes.checking import check_code
+from factorank.lexicographic import permutation_at
 
 
 class Mine(fr.Code):
@@ -74,6 +75,38 @@ class NotOfAPrefix(Mine):
         return fr.Lehmer().decode(code.flip(-1))
 
 
+class DomainsOfTheLength(Mine):
+    """A prefix of a list has the same values, but fewer are allowed there."""
+
+    domains_depend_on_n = False
+    sizes, _encode, _decode = (
+        lambda self, n: fr.Lehmer().sizes(n),
+        lambda self, order: fr.Lehmer().encode(order),
+        lambda self, code: fr.Lehmer().decode(code),
+    )
+
+
+class Nothing(Mine):
+    def _encode(self, order):
+        return None
+
+
+class HalfTheRows(Mine):
+    def _decode(self, code):
+        return super()._decode(code)[: len(code) // 2]
+
+
+class Half(Mine):
+    _decode = fr.Code._decode
+
+
+class OnlyToSeven(Mine):
+    """Right for up to seven items."""
+
+    def _decode(self, code):
+        return super()._decode(code) if code.shape[-1] < 8 else super()._decode(code).flip(-1)
+
+
 class Nameless(fr.Code):
     sizes, _encode, _decode = Mine.sizes, Mine._encode, Mine._decode
 
@@ -89,7 +122,11 @@ class Nameless(fr.Code):
         ),
         (TooManyCodes, r"sizes\(2\) is \[2, 2\], which makes 4 codes for the 2 orders of 2 items"),
         (WrongSizes, r"sizes\(1\) is an int64 tensor \(1,\), not list"),
-        (OtherDtype, r"torch\.int64 \(1, 1\), not torch\.int32 \(1, 1\)"),
+        (OtherDtype, r"torch\.int64 \(1, 1\) as a tensor like them, not torch\.int32 \(1, 1\)"),
+        (Nothing, r"mine: _encode gives the codes of rows .* not a NoneType"),
+        (HalfTheRows, r"mine: _decode gives the orders of rows .* not torch\.int64 \(0, 1\)"),
+        (DomainsOfTheLength, r"sizes\(2\) is \[2, 1\], which does not begin with sizes\(1\), \[1\]"),
+        (Half, r"defines sizes, _encode and _decode, but Half lacks _decode"),
         (OnlyFromFive, r"not a bijection: the orders \[0, 1, 2, 3, 4\] and"),
         (NotOfAPrefix, r"domains_depend_on_n = False.* does not begin with that of"),
         (Nameless, r"a code has a name.*Nameless has none; give the class one: name = "),
@@ -109,6 +146,18 @@ def test_a_code_without_a_name_makes_no_model():
         fr.PermutationModel(4, Nameless(), width=8, depth=1, heads=2)
 
 
+def test_a_code_that_fails_beyond_few_items_makes_no_model():
+    for n in (6, 7):
+        fr.PermutationModel(n, OnlyToSeven(), width=8, depth=1, heads=2)
+    with pytest.raises(fr.CodeError, match="mine is not a bijection"):
+        fr.PermutationModel(9, OnlyToSeven(), width=8, depth=1, heads=2)
+
+
+def test_a_class_is_no_code_yet():
+    with pytest.raises(fr.CodeError, match=r"code is a name or a code, not a class: Lehmer\(\)"):
+        fr.PermutationModel(4, fr.Lehmer)
+
+
 @pytest.mark.parametrize("name", code_names())
 def test_the_librarys_codes_pass(name):
     check_code(fr.code(name))
@@ -120,5 +169,12 @@ def test_a_good_one_is_registered():
         assert fr.code("mine").title == "mine"
         model = fr.PermutationModel(4, "mine", width=8, depth=1, heads=2)
         assert fr.is_permutation(model.distribution(nfe=2).sample((50,))).all()
+        law, orders = model.distribution(nfe=1), permutation_at(torch.arange(24), 4)
+        stands = torch.nn.functional.one_hot(fr.inverse(orders), 4).float()
+        expected = torch.einsum("k,kij->ij", law.log_prob(orders).exp(), stands)
+        torch.testing.assert_close(law.marginals(), expected)  # listed, for want of a closed form
+        longer = fr.PermutationModel(9, "mine", width=8, depth=1, heads=2).distribution(nfe=1)
+        assert longer.estimates == {"marginals", "mean_ranks"}
+        assert longer.marginals().shape == (9, 9)
     finally:
         fr.codes._codes.pop("mine")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import factorank as fr
+from benchmarks.rows import merge
 from factorank.figures import draw
 
 
@@ -53,3 +54,12 @@ def test_ratios_alone_make_no_figure(tmp_path):
     results = write(tmp_path / "speed.jsonl", rows()[:1])
     with pytest.raises(fr.FactorankError, match=r"speed.jsonl holds no rows of the cost"):
         draw("speed", results, tmp_path / "speed.png")
+
+
+def test_rows_of_other_lengths_and_devices_stay(tmp_path):
+    path = write(tmp_path / "speed.jsonl", rows() + rows("another GPU"))
+    again = [row | {"ours": 1.0} for row in rows() if row["n"] == 1000]
+    merge(str(path), again, figure=False)
+    kept = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(kept) == len(rows() + rows("another GPU"))
+    assert [row for row in kept if row["ours"] == 1.0] == again

@@ -278,6 +278,31 @@ def test_only_what_can_be_rebuilt_is_registered():
             fr.register_context("mine", encoder)
 
 
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ([16], "positional|mapping"),
+        ({"width": torch.tensor(16)}, "not JSON serializable"),
+        ({"width": 16, "size": 1}, "unexpected keyword argument 'size'"),
+        ({}, "missing a required argument: 'width'"),
+        ({"width": float("nan")}, "not JSON compliant"),
+    ],
+)
+def test_what_does_not_rebuild_an_encoder_is_not_saved(options, match, tmp_path, monkeypatch):
+    class Mine(torch.nn.Linear):
+        def __init__(self, width):
+            super().__init__(2, width)
+
+        def config(self):
+            return options
+
+    monkeypatch.setattr("factorank.models.context._registered", {"mine": Mine})
+    model = small_model(4, "lehmer", context=Mine(16))
+    with pytest.raises(ModelError, match=rf"config\(\) of Mine returns the keyword arguments .*({match})"):
+        model.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 @pytest.mark.parametrize("objective", ["masked", "autoregressive"])
 @pytest.mark.parametrize("aligned", [True, False])
 def test_a_context_of_another_batch(objective, aligned):
@@ -310,6 +335,7 @@ def test_what_is_no_encoding_is_refused():
     for answer, match in (
         ({"tokens": tokens}, "it gave dict"),
         ((tokens, None, None), "it gave tuple"),
+        ((tokens, [[True] * 3] * 2), "it gave list for the second"),
         (tokens.long(), r"it gave torch.int64"),
         ((tokens, torch.ones(2, 3)), r"gave torch.float32 \(2, 3\) for the padding of tokens \(2, 3, 16\)"),
     ):

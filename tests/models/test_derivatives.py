@@ -151,6 +151,27 @@ def test_vmap_of_logits_and_of_log_prob(objective):
     assert torch.equal(vmap(model.code.decode, in_dims=1, out_dims=1)(codes[:, None]), orders[:, None])
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch, about attention in vmap
+@pytest.mark.parametrize(
+    ("objective", "options"),
+    [
+        ("masked", {"nfe": 1}),
+        ("masked", {"nfe": 2}),
+        ("masked", {"entropy_bound": 0.2}),
+        ("masked", {"nfe": 2, "remask": 1}),
+        ("autoregressive", {}),
+    ],
+)
+def test_vmap_of_mode_and_of_sample(objective, options):
+    model, _, context, _ = setting(objective, "items")
+    modes = vmap(lambda each: model.distribution(each, **options).mode)(context)
+    assert torch.equal(modes, model.distribution(context, **options).mode)
+    drawn = vmap(lambda each: model.distribution(each, **options).sample((5,)), randomness="different")
+    drawn = drawn(context)
+    assert drawn.shape == (len(context), 5, model.n)
+    assert bool(fr.is_permutation(drawn).all())
+
+
 class Asked(torch.nn.Module):
     """The log-probability of orders, or the mode, as a module that can be exported."""
 

@@ -1,5 +1,7 @@
 """What PermutationModel.distribution takes: other libraries' numbers, lists; and what it refuses."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -99,3 +101,61 @@ class Doubled(fr.Code):
 def test_a_code_that_is_no_bijection_makes_no_model():
     with pytest.raises(fr.CodeError, match="doubled is not a bijection"):
         fr.PermutationModel(4, Doubled(), width=8, depth=1, heads=2)
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        np.arange(4).reshape(2, 2),
+        torch.arange(4).view(2, 2),
+        ((0, 1), (2, 3)),
+        [range(2), range(2, 4)],
+        [np.arange(2), torch.arange(2, 4)],
+    ],
+)
+def test_partitions_of_other_libraries(partition):
+    law = small_model(5, "lehmer").distribution(partition=partition)
+    assert repr(law) == "MaskedLaw(n=5, code='lehmer', partition=[[0, 1], [2, 3]], batch_shape=())"
+    assert law.nfe == 2
+
+
+@pytest.mark.parametrize(
+    ("partition", "match"),
+    [
+        ([], "lists blocks of different positions"),
+        ([[0, 1], []], "lists blocks of different positions"),
+        ([[0, True]], "lists blocks of different positions"),
+        ([[0, 1]], r"which are \[0, 1, 2, 3\], not \[0, 1\]"),
+        ([[0, 1, 2, 3, 4]], r"which are \[0, 1, 2, 3\], not \[0, 1, 2, 3, 4\]"),
+    ],
+)
+def test_what_is_no_partition(partition, match):
+    with pytest.raises(fr.ModelError, match=f"partition .*{match}"):
+        small_model(5, "lehmer").distribution(partition=partition)
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({"temperature": np.float32(0.5), "top_p": np.float64(0.9)}, "temperature=0.5, top_p=0.9"),
+        ({"entropy_bound": np.float32(0.25)}, "nfe=None, unmask='confident', entropy_bound=0.25"),
+        ({"nfe": [1, 3], "remask": np.int64(2)}, r"nfe=\[1, 3\], unmask='random', remask=2"),
+        ({"nfe": 2, "schedule": "growing"}, "nfe=2, unmask='random', schedule='growing'"),
+        ({"beam": np.int64(3)}, "nfe=4"),
+        ({"unmask": "left-to-right", "draft": "self", "ahead": np.int64(2)}, "unmask='left-to-right'"),
+    ],
+)
+def test_what_was_asked_for_is_shown(options, shown):
+    law = small_model(5, "lehmer").distribution(**options)
+    assert re.search(shown, repr(law))
+    assert fr.is_permutation(law.sample((3,))).all()
+
+
+def test_what_would_do_nothing_is_refused():
+    law = small_model(5, "lehmer").distribution(unmask="left-to-right")
+    with pytest.raises(fr.ModelError, match="ahead says how far a draft goes, but none was given"):
+        law.model.distribution(unmask="left-to-right", ahead=2)
+    with pytest.raises(fr.ModelError, match="other is for 'kl_divergence', not for 'entropy'"):
+        law.estimate("entropy", other=law)
+    with pytest.raises(fr.ModelError, match="same code, target, n and reference"):
+        law.model.distribution(unmask="left-to-right", draft=small_model(5, "lehmer", target="rank"))

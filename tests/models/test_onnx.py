@@ -80,6 +80,21 @@ def test_a_masked_model_of_padded_lists(tmp_path):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_model_of_another_precision_is_written_in_single(dtype, tmp_path):
+    model = small_model(4, "insertion").to(dtype)
+    with pytest.raises(fr.ModelError, match=r"there is no folder .*none for path"):
+        model.export_onnx(tmp_path / "none" / "model.onnx")
+    model.export_onnx(tmp_path / "model.onnx")
+    assert next(model.parameters()).dtype == dtype
+    fixed = torch.full((3, 4), -1)
+    order, log_prob = runner(tmp_path / "model.onnx")(fixed=fixed)
+    law = model.float().distribution(fixed=fixed, nfe=1)
+    assert torch.equal(order, law.mode)
+    torch.testing.assert_close(log_prob, law.log_prob(law.mode), **CLOSE)
+
+
+@torch.no_grad()
 def test_a_model_of_ranks_without_a_context_takes_fixed_values(tmp_path):
     model = small_model(4, "fisher-yates", target="rank", reference=torch.tensor([2, 0, 3, 1]))
     model.export_onnx(tmp_path / "model.onnx")

@@ -1,12 +1,14 @@
 """Models of ranks: position i of the code belongs to item i, and the laws speak of orders all the same."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
 
 import factorank as fr
 from factorank.errors import ModelError
-from factorank.models.orders import mismatch
+from factorank.models.context import mismatch
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
 CODES = ["lehmer", "left-lehmer", "fisher-yates", "insertion"]
@@ -127,10 +129,70 @@ def test_a_mismatch_is_said_before_training(generator):
         UserWarning, match="token i of the Pictures goes to position i of the lehmer code.*'rank'"
     ):
         fr.train(model, (orders, context), **options)
+    model = small_model(4, "lehmer", context=Pictures()).train()
+    with pytest.warns(UserWarning, match="goes to position i of the lehmer code"):
+        model.loss(orders, context)  # in a loop of one's own, once
+    model.loss(orders, context)
+    with pytest.warns(UserWarning, match="which is place i with target='rank': the default .* learns more"):
+        small_model(4, "insertion", context=Pictures(), target="rank").train().loss(orders, context)
     for code, target in (("lehmer", "rank"), ("lehmer", "order"), ("insertion", None)):
         fr.train(small_model(4, code, context=Pictures(), target=target), (orders, context), **options)
     assert mismatch(small_model(4, "lehmer")) is None
     assert "'rank'" not in mismatch(small_model(4, "inline", context=fr.ItemContext(3, 16)))
+
+
+@dataclasses.dataclass
+class Inner:
+    points: torch.Tensor
+
+
+@dataclasses.dataclass
+class Outer:
+    inner: Inner
+    name: str
+    more: list
+
+
+class OfDataclass(nn.Module):
+    aligned = exchangeable = True
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(3, 16)
+
+    def forward(self, context):
+        assert context.name == "set"
+        return self.map(context.inner.points + context.more[0][..., None])
+
+
+def test_a_context_may_be_a_dataclass(generator):
+    orders = fr.random_permutations(4, (32,), generator=generator)
+    points = torch.randn((32, 4, 3), generator=generator)
+    context = Outer(Inner(points), "set", [torch.zeros(32, 4)])
+    model = small_model(4, "insertion", context=OfDataclass())
+    options = {"steps": 2, "device": "cpu"}
+    assert fr.train(model, (orders, context), batch_size=8, held_out=0.25, **options).steps == 2
+    assert fr.train(model, [(orders, context)], **options).steps == 2
+    assert model.distribution(context, nfe=1)[3].sample((2,)).shape == (2, 4)
+
+
+def test_what_is_no_tensor_of_a_context_is_named(generator):
+    orders = fr.random_permutations(4, (32,), generator=generator)
+    model = small_model(4, "insertion", context=Texts())
+    with pytest.raises(ModelError, match="do not go with a context of batch shape") as caught:
+        fr.train(model, (orders, ["a"] * 32), steps=1, batch_size=8, device="cpu")
+    assert "all else goes to the encoder as it is: str." in caught.value.__notes__[-1]
+
+
+class Texts(nn.Module):
+    aligned = exchangeable = True
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(4, 16))
+
+    def forward(self, texts):
+        return self.token.expand(len(texts), 4, 16)
 
 
 @pytest.mark.parametrize("code", ["lehmer", "insertion"])

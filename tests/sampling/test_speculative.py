@@ -207,7 +207,7 @@ def test_refusals():
         with pytest.raises(ModelError, match="'self' or a masked PermutationModel"):
             causal.distribution(draft=draft)
     for other in (small_model(4, "insertion"), small_model(5, "lehmer")):
-        with pytest.raises(ModelError, match="the same code, n and reference"):
+        with pytest.raises(ModelError, match="the same code, target, n and reference"):
             causal.distribution(draft=other)
     for ahead in (0, 5, 2.0, True):
         with pytest.raises(ModelError, match="ahead positions are drafted at a time, 1 to 4"):

@@ -120,6 +120,17 @@ def test_what_is_no_optimizer_is_refused():
             train(make(), ORDERS, steps=1, optimizer=optimizer, **OPTIONS)
 
 
+def test_a_class_is_no_optimizer_yet():
+    with pytest.raises(TrainingError, match=r"not the class Adam, but lambda model: Adam\(model\.param"):
+        train(make(), ORDERS, steps=1, optimizer=torch.optim.Adam, **OPTIONS)
+
+
+def test_a_callback_that_says_something_else():
+    with pytest.raises(TrainingError, match="returns 'stop' to end the run, or nothing, not 'halt'"):
+        train(make(), ORDERS, steps=2, callbacks=[lambda run: "halt"], **OPTIONS)
+    assert train(make(), ORDERS, steps=2, callbacks=[lambda run: run.done], **OPTIONS).steps == 2
+
+
 def test_a_callback_sees_every_step_and_can_stop():
     losses = []
 
