@@ -147,5 +147,3 @@ __all__ = [
 ]
 
 guard(__name__, __all__)
-guard("factorank.models.masked", ["MaskedLaw"])  # what distribution() gives
-guard("factorank.models.autoregressive", ["AutoregressiveLaw"])

@@ -17,7 +17,7 @@ from tests.source_tree import (
 )
 
 LAYERS = [
-    ["errors", "reading", "files", "sealed", "signals", "arguments"],
+    ["errors", "reading", "files", "sealed", "signals", "annotations", "arguments"],
     ["kernels"],
     ["permutations", "lexicographic", "distances", "assignment"],
     ["codes"],

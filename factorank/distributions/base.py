@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.distributions.constraints import Constraint
 from torch.types import _size
 
-from factorank.arguments import guard_class
 from factorank.distributions.conditioning.rules import MAX_DRAWS, MAX_STATES, Effort, condition
 from factorank.distributions.derived import Batched, derived
 from factorank.distributions.drawing import Estimate, count_places, mean_estimate
@@ -55,11 +54,6 @@ class PermutationDistribution(Batched):
     """How many draws an approximation by weighted or accepted draws is worth; None for other laws."""
     report: "FitReport | None" = None
     """The report of the fit; None for a law that was not fitted."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if cls.__module__.startswith("factorank."):  # laws that no public name makes, such as learned ones
-            guard_class(cls)
 
     def __init__(self, batch_shape: _size, n: int, validate_args: bool | None = None) -> None:
         super().__init__(torch.Size(batch_shape), torch.Size((n,)), validate_args=False)

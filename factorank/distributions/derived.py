@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.types import _size
 
+from factorank.arguments import guard_class
 from factorank.errors import DistributionError, FactorankError
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
@@ -63,6 +64,11 @@ class Batched(Distribution):
     """Further attributes, beside the parameters, that have the batch: tensors ``(*batch, *own)`` and laws."""
     error: ClassVar[type[FactorankError]] = DistributionError
     """What is raised for a request that the law cannot meet."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith("factorank."):  # laws that no public name makes, such as learned ones
+            guard_class(cls)
 
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         """The same law with its batch dimensions expanded to ``batch_shape``; nothing is copied."""
