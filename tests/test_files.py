@@ -2,7 +2,7 @@
 
 import pytest
 
-from factorank.files import folder_made_whole, write_json, write_whole
+from factorank.files import folder_made_whole, read_json_lines, write_json, write_whole
 
 
 def test_a_folder_takes_the_place_of_the_old_one_only_when_it_is_whole(tmp_path):
@@ -35,3 +35,8 @@ def test_json_refuses_what_it_cannot_hold(tmp_path):
     with pytest.raises(ValueError, match="Out of range float"):
         write_json(tmp_path / "x.json", {"bits": float("nan")})
     assert not (tmp_path / "x.json").exists()
+
+
+def test_lines_of_results_may_be_infinite(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"bits": Infinity}\n\n{"bits": 1}\n')
+    assert read_json_lines(tmp_path / "rows.jsonl") == [{"bits": float("inf")}, {"bits": 1}]

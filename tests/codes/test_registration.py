@@ -1,5 +1,7 @@
 """Codes of a user's own: what is no code is found out when it is registered."""
 
+import re
+
 import pytest
 import torch
 
@@ -122,3 +124,29 @@ def test_a_good_one_is_registered():
         assert fr.is_permutation(model.distribution(nfe=2).sample((50,))).all()
     finally:
         fr.codes._codes.pop("mine")
+
+
+class OfAPrefix(Mine):
+    """Right, and known to be: the insertion code of fewer items begins that of more."""
+
+    domains_depend_on_n = False
+
+
+class TwoOrdersOfThree(Mine):
+    def _encode(self, order):
+        code = super()._encode(order)
+        same = (order == torch.arange(order.shape[-1]).flip(0)).all(-1, keepdim=True) & (order.shape[-1] == 3)
+        return torch.where(same, torch.tensor([0, 1, 0])[: order.shape[-1]], code) if same.any() else code
+
+
+def test_a_code_whose_lists_of_several_lengths_can_be_mixed():
+    check_code(OfAPrefix())
+
+
+def test_two_orders_of_one_code_are_named():
+    pairs = r"\[(.*)\] and \[(.*)\] have one code"
+    with pytest.raises(fr.CodeError, match=pairs) as caught:
+        check_code(TwoOrdersOfThree())
+    one, other = re.search(pairs, str(caught.value)).groups()
+    assert one != other
+    assert "2, 1, 0" in (one, other)

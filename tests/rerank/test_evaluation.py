@@ -192,3 +192,14 @@ def test_more_is_drawn_where_less_is_left(monkeypatch):
     for r in (0, 4, 6):
         ranked(causal, lists, r, Query(samples=None, references=1))
     assert drawn == [3, 6, 12]
+
+
+def test_what_an_answer_and_an_evaluation_state_by_default():
+    assert Query() == Query(k=10, by="gain", nfe=None, level=0.8, most=1)
+    assert Evaluation().calibrate
+
+
+def test_the_number_of_draws_is_stated_where_there_are_some(masked, data):
+    for query, samples in ((Query(references=2), None), (Query(references=2, nfe=1), None)):
+        rows = evaluate(masked, data, Evaluation(ns=(6,), rs=(2,), ks=(5,), lists=10, query=query)).rows
+        assert {row["samples"] for row in rows if row["method"] == "factorank"} == {samples}

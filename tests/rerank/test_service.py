@@ -139,3 +139,10 @@ def test_a_stop_loses_no_request(masked):
         server.should_exit = True
         assert [each.result().status_code for each in sent] == [200] * 12
     serving.join()
+
+
+def test_a_body_of_just_the_limit_is_read(client):
+    body = b'{"items": [100, 105]' + b" " * (20_000 - 21) + b"}"
+    for content, status in ((body, 200), (body + b" ", 413)):
+        answer = client.post("/rerank", content=content, headers={"content-type": "application/json"})
+        assert (len(content), answer.status_code) == (len(content), status)

@@ -371,6 +371,8 @@ def test_killed_before_the_first_checkpoint(tmp_path, moment, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(make(), ORDERS, out=tmp_path, steps=4, **OPTIONS)
     assert not checkpoints.steps_in(tmp_path / "checkpoints")
+    assert (tmp_path / "config.json").exists() == (moment == "described")
+    assert not (tmp_path / "model.safetensors").exists()  # it is not trained
     train(again, ORDERS, out=tmp_path, steps=4, **OPTIONS)
     assert same_weights(whole, again)
 
@@ -398,3 +400,9 @@ def test_history_is_cut_back_to_whole_lines_up_to_a_step(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2')
     folder.cut_back(path, 9)
     assert path.read_text() == '{"step": 1}\n'
+
+
+def test_a_state_may_hold_an_infinite_number(tmp_path):
+    """The best held-out score before the first one is one."""
+    written = checkpoints.Checkpoint(3, {}, {"best": float("inf")})
+    assert checkpoints.read(checkpoints.write(tmp_path, written)) == written
