@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,18 +14,10 @@ Reached = dict[str, dict[str, Any]]
 """For each test its file, its seconds and the functions that it enters."""
 
 
-def reached(
-    tree: Path,
-    tests: Iterable[str],
-    without: Sequence[str],
-    state: Path,
-    record: Callable[[list[str]], Reached],
-) -> Reached:
+def reached(tree: Path, tests: Iterable[str], state: Path, record: Callable[[list[str]], Reached]) -> Reached:
     """What the tests reach, measured again only where a file of tests or the library has changed."""
     library = _digest(sorted((tree / "factorank").rglob("*.py")))
-    files = sorted(
-        {str(file.relative_to(tree)) for name in tests for file in _files(tree / name)} - set(without)
-    )
+    files = sorted({str(file.relative_to(tree)) for name in tests for file in _files(tree / name)})
     kept: dict[str, Any] = {"library": library, "files": {}, "tests": {}}
     if state.exists() and (stored := read_object(state))["library"] == library:
         kept = stored

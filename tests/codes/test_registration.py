@@ -150,3 +150,26 @@ def test_two_orders_of_one_code_are_named():
     one, other = re.search(pairs, str(caught.value)).groups()
     assert one != other
     assert "2, 1, 0" in (one, other)
+
+
+class AnotherFromSix(OfAPrefix):
+    """The codes of six items are right, but do not begin with those of five."""
+
+    def _encode(self, order):
+        return super()._encode(order.argsort(-1) if order.shape[-1] >= 6 else order)
+
+    def _decode(self, code):
+        order = super()._decode(code)
+        return order.argsort(-1) if code.shape[-1] >= 6 else order
+
+
+def test_lists_of_all_lengths_are_compared():
+    with pytest.raises(fr.CodeError, match="lists of several lengths would be mixed"):
+        check_code(AnotherFromSix())
+
+
+@pytest.mark.parametrize("name", ["lehmer", "insertion", "fisher-yates"])
+def test_a_code_is_made_of_another_without_its_checks(name):
+    code, orders = fr.codes.code(name), fr.permutation_at(torch.arange(24), 4)
+    assert torch.equal(code._encode(orders), code.encode(orders))
+    assert torch.equal(code._decode(code.encode(orders)), orders)

@@ -10,6 +10,8 @@ import torch
 import factorank as fr
 from factorank.errors import ModelError
 from factorank.models import chunks
+from factorank.models.conditions import Conditions
+from factorank.models.context import EncodedContext
 from factorank.sampling.categorical import cumulative, draw, draw_many
 from tests.models.naive import (
     all_orders,
@@ -286,3 +288,21 @@ def test_a_model_with_a_reference_is_conditioned_on_any_items(observed):
     wanted = torch.where(agrees, joint - joint[agrees].logsumexp(0), -torch.inf)
     torch.testing.assert_close(given.log_prob(orders), wanted, atol=1e-4, rtol=0)
     assert isinstance(given, type(law)) == (observed == [2, 0])
+
+
+def test_what_is_exact_is_listed_up_to_seven_items():
+    for n in (7, 8):
+        law = small_model(n, "lehmer").distribution(nfe=2, unmask="left-to-right")
+        assert law.enumerable == (n == 7)
+        assert ("entropy" in law.estimates) == (n == 8)
+
+
+def test_what_a_recording_of_one_law_serves(monkeypatch):
+    """A context of full lists alone tells a law from others of its model; asked of a GPU, simulated here."""
+    monkeypatch.setattr(chunks.dispatch, "records", lambda device, rows: True)
+    tokens, present = torch.zeros(2, 4, 16), torch.ones(2, 4, dtype=torch.bool)
+    full, padded = (EncodedContext(tokens, there, True) for there in (None, present))
+    assert chunks.can_share(Conditions(2, full))
+    assert not chunks.can_share(Conditions(2))
+    assert not chunks.can_share(Conditions(2, padded))
+    assert not chunks.can_share(Conditions(2, full, reference=torch.arange(4).expand(2, 4)))

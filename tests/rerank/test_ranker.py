@@ -231,3 +231,11 @@ def test_whole_orders_keep_the_observed_order(generator):
         shared = scores[row].clone()
         shared[observed[row]] = scores[row, :3].sort(descending=True).values
         assert (shared[order[row]].diff() <= 0).all()
+
+
+def test_past_the_end_of_a_list_an_answer_holds_nothing(masked):
+    answer = masked.rerank([[100, 103, 105, 107], [101, 102]], [[103], []])
+    assert answer.order[1, 2:].tolist() == [-1, -1]
+    assert answer.top[1, 2:].tolist() == [0, 0]
+    assert answer.place[1, 2:].isnan().all()
+    assert not answer.observed[1, 2:].any()

@@ -13,6 +13,7 @@ import factorank as fr
 from factorank.data.ratings import Ratings, load_ratings
 from factorank.errors import RankerWarning
 from factorank.rerank import item_features
+from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.keys import item_keys
 from factorank.rerank.observations import as_list
 from factorank.rerank.request import lists_of_arrays
@@ -241,3 +242,9 @@ def test_the_largest_entry_of_each_factor_is_positive():
     _, rest = item_features.residuals(data)
     every = item_features.factors(rest, data, 4)
     assert (every.gather(0, every.abs().argmax(0, keepdim=True)) > 0).all()
+
+
+def test_the_quick_way_takes_ids_of_62_bits():
+    assert Catalogue([2**62 - 1, -5]).sorted_ids is not None
+    for ids in ([2**62, 5], [-(2**62)], ["a", 5], []):
+        assert Catalogue(ids).sorted_ids is None

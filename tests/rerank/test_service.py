@@ -99,6 +99,9 @@ def test_requests_share_batches_and_a_bad_one_harms_no_other(masked, monkeypatch
                 ).items
         assert max(sizes) > 4
         text = client.get("/metrics").text
+        totals = [float(line.split()[-1]) for line in text.splitlines() if "_sum" in line]
+        assert totals
+        assert all(0 <= total < 600 for total in totals)
         assert 'factorank_requests_total{path="/rerank",status="200"} 23' in text
         assert 'factorank_requests_total{path="/rerank",status="422"} 1' in text
         assert client.get("/health").json()["status"] == "ok"

@@ -120,3 +120,15 @@ def test_the_computation_leaves_a_core(monkeypatch):
         assert compute_threads() == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     assert compute_threads() == 8
+
+
+def test_a_stop_without_connections_does_not_wait(masked):
+    async def run():
+        server = Server(create_app(masked), quiet=30.0)
+        sockets = listen("127.0.0.1", 0)
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup(sockets=sockets)
+        await asyncio.wait_for(server.shutdown(sockets), 20)
+
+    asyncio.run(run())

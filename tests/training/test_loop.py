@@ -138,4 +138,5 @@ def test_processes_share_the_masks_of_a_whole_step_and_nothing_else(whole_step):
         )
     assert (one["masks"].initial_seed() == other["masks"].initial_seed()) == whole_step
     assert one["draws"].initial_seed() != other["draws"].initial_seed()
+    assert one["masks"].initial_seed() == stream_seed(5, "masks", 0)  # those of a process alone
     assert one["masks"].initial_seed() != one["draws"].initial_seed()

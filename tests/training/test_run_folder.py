@@ -5,9 +5,11 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from safetensors.torch import load_file
 
 from factorank.errors import TrainingError
 from factorank.permutations import random_permutations
+from factorank.sealed import write_sealed
 from factorank.training import checkpoints, train
 from factorank.training import run_folder as folder
 from tests.training.stand_in import make, same_weights
@@ -406,3 +409,26 @@ def test_a_state_may_hold_an_infinite_number(tmp_path):
     """The best held-out score before the first one is one."""
     written = checkpoints.Checkpoint(3, {}, {"best": float("inf")})
     assert checkpoints.read(checkpoints.write(tmp_path, written)) == written
+
+
+@pytest.mark.parametrize("wrong", ["renamed", "without a state", "of no step"])
+def test_a_folder_that_is_not_the_checkpoint_of_its_name_is_refused(tmp_path, wrong):
+    path = checkpoints.write(tmp_path, checkpoints.Checkpoint(3, {}, {}))
+    if wrong == "renamed":
+        path = path.rename(tmp_path / "4")
+    else:
+        facts = {"format": 2, "step": 3 if wrong == "without a state" else "3"}
+        write_sealed(
+            path, "manifest.json", facts, {} if wrong == "without a state" else {"state.json": b"{}"}
+        )
+    with pytest.raises(TrainingError, match=f"does not describe checkpoint {path.name}"):
+        checkpoints.read(path)
+
+
+def test_tensorboard_drops_what_comes_after_the_step_that_is_resumed(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder, "find_spec", lambda name: object())
+    made = []
+    fake = SimpleNamespace(SummaryWriter=lambda *given, **options: made.append((given, options)))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", fake)
+    folder._tensorboard(tmp_path, 7)
+    assert made == [((str(tmp_path / "tensorboard"),), {"purge_step": 8})]
