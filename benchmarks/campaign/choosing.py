@@ -37,19 +37,20 @@ def choose(mutant: Mutant, known: Reached, seconds: float) -> tuple[list[str], f
 
     The tests of a file stay together, so that their fixtures are made once.
     """
-    name = f"{mutant.module}:{mutant.function}"
-    touched = {
-        test for test, row in known.items()
-        if (name in row["reached"] if mutant.function else any(
-            entered.startswith(f"{mutant.module}:") for entered in row["reached"]))
-    }  # fmt: skip
-    own = {test for test, row in known.items() if _nearness(mutant.module, row["file"]) == 0}
+    reach = {test: _reach(mutant, row["reached"]) for test, row in known.items()}
+    near = {test: _nearness(mutant.module, row["file"]) for test, row in known.items()}
+    files = {known[test]["file"] for test, count in reach.items() if count} if not mutant.function else set()
+    candidates = [test for test in known if reach[test] or near[test] == 0 or known[test]["file"] in files]
     order = sorted(
-        touched | own,
+        candidates,
         key=lambda test: (
-            test not in touched, _nearness(mutant.module, known[test]["file"]), known[test]["seconds"], test
+            bool(mutant.function) and not reach[test],
+            near[test],
+            -reach[test],
+            known[test]["seconds"],
+            test,
         ),
-    )  # fmt: skip
+    )
     opening = {row["file"]: row["seconds"] for row in reversed(known.values())}  # with the shared fixtures
     chosen: dict[str, list[str]] = {}
     spent = 0.0
@@ -60,6 +61,13 @@ def choose(mutant: Mutant, known: Reached, seconds: float) -> tuple[list[str], f
             chosen.setdefault(row["file"], []).append(test)
             spent += cost
     return [test for tests in chosen.values() for test in tests], spent
+
+
+def _reach(mutant: Mutant, entered: list[str]) -> int:
+    """Whether a test enters the changed function; how many of the module's, if no function is changed."""
+    if mutant.function:
+        return int(f"{mutant.module}:{mutant.function}" in entered)
+    return sum(name.startswith(f"{mutant.module}:") for name in entered)
 
 
 def _nearness(module: str, file: str) -> int:

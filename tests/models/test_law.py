@@ -9,7 +9,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import ModelError
-from factorank.models import chunks
+from factorank.models import autoregressive, chunks
 from factorank.models.conditions import Conditions
 from factorank.models.context import EncodedContext
 from factorank.sampling.categorical import cumulative, draw, draw_many
@@ -306,3 +306,10 @@ def test_what_a_recording_of_one_law_serves(monkeypatch):
     assert not chunks.can_share(Conditions(2))
     assert not chunks.can_share(Conditions(2, padded))
     assert not chunks.can_share(Conditions(2, full, reference=torch.arange(4).expand(2, 4)))
+
+
+def test_how_many_codes_a_search_keeps_unless_told():
+    for objective, width in (("masked", 1), ("autoregressive", autoregressive.BEAM)):
+        model = small_model(4, "lehmer", objective)
+        assert model.distribution().beam_width == width
+        assert model.distribution(beam=3).beam_width == 3
