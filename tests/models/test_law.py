@@ -313,3 +313,14 @@ def test_how_many_codes_a_search_keeps_unless_told():
         model = small_model(4, "lehmer", objective)
         assert model.distribution().beam_width == width
         assert model.distribution(beam=3).beam_width == 3
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_rows_that_are_drawn_apart_keep_their_conditions(objective, monkeypatch):
+    model = small_model(4, "lehmer", objective)
+    fixed = torch.tensor([[0, -1, -1, -1], [3, -1, -1, -1], [1, -1, -1, -1]])
+    monkeypatch.setitem(chunks.CHUNK, "cpu", 1)
+    law = model.distribution(fixed=fixed, **({"nfe": 2} if objective == "masked" else {}))
+    for _ in range(2):
+        drawn = law.sample((5,), generator=torch.Generator().manual_seed(0))
+        assert torch.equal(model.code.encode(drawn)[..., 0], fixed[:, 0].expand(5, 3))

@@ -57,12 +57,3 @@ def test_amp_never_calls_itself_exact():
         law.importance(0)
     with pytest.raises(fr.DistributionError, match="not known exactly"):
         _ = law.log_evidence
-
-
-def test_single_draws_follow_the_law_as_many_at_once_do():
-    law = AMPConditioned(fr.Mallows(torch.arange(4), 0.8), torch.tensor([2, 0]))
-    g = torch.Generator().manual_seed(0)
-    single = torch.stack([law.sample((), generator=g) for _ in range(1500)])
-    many = law.sample((20_000,), generator=g)
-    shares = [fr.inverse(orders).double().mean(0) for orders in (single, many)]
-    torch.testing.assert_close(*shares, atol=0.12, rtol=0)
