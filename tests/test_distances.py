@@ -74,3 +74,16 @@ def test_long_ulam(generator: torch.Generator) -> None:
     piles = reference.longest_increasing(order)
     assert torch.equal(2000 - fr.ulam(order, torch.arange(2000)), piles)
     assert fr.ulam(torch.arange(2000), torch.arange(2000).flip(0)) == 1999
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_nothing_is_checked_where_the_caller_has_checked(distance) -> None:
+    """On a GPU each check would wait for the device."""
+    wrong, right = torch.tensor([[0, 0, 2], [1, 1, 2]]), torch.tensor([[0, 1, 2], [2, 0, 1]])
+    pairs = [(wrong, right), (right, wrong)][
+        : 1 if distance is fr.cayley else 2
+    ]  # its cycles need an inverse
+    for one, other in pairs:
+        assert distance(one, other, check=False).shape == (2,)
+        with pytest.raises(fr.PermutationError):
+            distance(one, other)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from factorank.files import folder_made_whole, write_json, write_whole
+from factorank import files
+from factorank.files import alone, folder_made_whole, read_json_lines, write_json, write_whole
 
 
 def test_a_folder_takes_the_place_of_the_old_one_only_when_it_is_whole(tmp_path):
@@ -55,3 +56,24 @@ def test_links_and_devices_stay_what_they_are(tmp_path):
     assert pipe.is_fifo()
     write_whole(os.devnull, "nothing")
     assert Path(os.devnull).is_char_device()
+
+
+def test_lines_of_results_may_be_infinite(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"bits": Infinity}\n\n{"bits": 1}\n')
+    assert read_json_lines(tmp_path / "rows.jsonl") == [{"bits": float("inf")}, {"bits": 1}]
+
+
+def test_what_stopped_a_file_is_what_is_said(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError("no")
+
+    monkeypatch.setattr(files, "open", refused, raising=False)
+    with pytest.raises(PermissionError):
+        write_whole(tmp_path / "file", "text")
+
+
+def test_one_at_a_time_in_a_folder(tmp_path):
+    with alone(tmp_path) as first, alone(tmp_path) as second:
+        assert (first, second) == (True, False)
+    with alone(tmp_path) as again:
+        assert again

@@ -44,3 +44,9 @@ def test_bad_indices() -> None:
     with pytest.raises(fr.PermutationError):
         fr.permutation_at(torch.tensor([0.5]), 3)
     assert fr.permutation_at([], 3).shape == (0, 3)
+
+
+def test_the_device_that_is_asked_for() -> None:
+    for index in (torch.tensor([0, 5]), [0, 5], 5):
+        assert fr.permutation_at(index, 3, device="meta").device.type == "meta"
+    assert fr.permutation_at(torch.tensor([0, 5]), 21, device="meta").device.type == "meta"

@@ -7,6 +7,7 @@ import torch
 from scipy import stats
 
 import factorank as fr
+from factorank.permutations import check_dtype
 from tests.codes.test_codes import INTEGERS, all_orders
 
 
@@ -97,3 +98,9 @@ def test_draws() -> None:
             fr.random_permutations(3, dtype=dtype)
     with pytest.raises(fr.PermutationError, match=r"torch\.int8 cannot hold permutations of 200"):
         fr.random_permutations(200, dtype=torch.int8)
+
+
+def test_a_dtype_holds_one_more_item_than_its_largest_number():
+    check_dtype(torch.int8, 128)
+    with pytest.raises(fr.PermutationError, match="cannot hold permutations of 129 items"):
+        check_dtype(torch.int8, 129)

@@ -8,7 +8,7 @@ import pytest
 from factorank import files
 from factorank.errors import FactorankError, ModelError
 from factorank.files import folder_made_whole
-from factorank.sealed import read_sealed, sealed_head, write_sealed
+from factorank.sealed import is_sealed, read_sealed, sealed_head, write_sealed
 
 OLD, NEW = ({"n": 1}, {"a": b"old a", "b": b"old b"}), ({"n": 2}, {"a": b"the new a", "c": b"new c"})
 
@@ -132,3 +132,9 @@ def test_other_files_of_the_folder_are_left_alone(tmp_path):
     write_sealed(tmp_path, "head.json", *NEW)
     assert (tmp_path / "mine").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "head.json", "mine"]
+
+
+def test_infinite_numbers_are_facts_too(tmp_path):
+    write_sealed(tmp_path, "head.json", {"loss": float("inf")}, {"a": b"a"})
+    assert is_sealed(tmp_path, "head.json", loss=float("inf"))
+    assert not is_sealed(tmp_path, "head.json", loss=1.0)

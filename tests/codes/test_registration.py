@@ -1,5 +1,7 @@
 """Codes of a user's own: what is no code is found out when it is registered."""
 
+import re
+
 import pytest
 import torch
 
@@ -178,3 +180,52 @@ def test_a_good_one_is_registered():
         assert longer.marginals().shape == (9, 9)
     finally:
         fr.codes._codes.pop("mine")
+
+
+class OfAPrefix(Mine):
+    """Right, and known to be: the insertion code of fewer items begins that of more."""
+
+    domains_depend_on_n = False
+
+
+class TwoOrdersOfThree(Mine):
+    def _encode(self, order):
+        code = super()._encode(order)
+        same = (order == torch.arange(order.shape[-1]).flip(0)).all(-1, keepdim=True) & (order.shape[-1] == 3)
+        return torch.where(same, torch.tensor([0, 1, 0])[: order.shape[-1]], code) if same.any() else code
+
+
+def test_a_code_whose_lists_of_several_lengths_can_be_mixed():
+    check_code(OfAPrefix())
+
+
+def test_two_orders_of_one_code_are_named():
+    pairs = r"\[(.*)\] and \[(.*)\] have one code"
+    with pytest.raises(fr.CodeError, match=pairs) as caught:
+        check_code(TwoOrdersOfThree())
+    one, other = re.search(pairs, str(caught.value)).groups()
+    assert one != other
+    assert "2, 1, 0" in (one, other)
+
+
+class AnotherFromSix(OfAPrefix):
+    """The codes of six items are right, but do not begin with those of five."""
+
+    def _encode(self, order):
+        return super()._encode(order.argsort(-1) if order.shape[-1] >= 6 else order)
+
+    def _decode(self, code):
+        order = super()._decode(code)
+        return order.argsort(-1) if code.shape[-1] >= 6 else order
+
+
+def test_lists_of_all_lengths_are_compared():
+    with pytest.raises(fr.CodeError, match="lists of several lengths would be mixed"):
+        check_code(AnotherFromSix())
+
+
+@pytest.mark.parametrize("name", ["lehmer", "insertion", "fisher-yates"])
+def test_a_code_is_made_of_another_without_its_checks(name):
+    code, orders = fr.codes.code(name), fr.permutation_at(torch.arange(24), 4)
+    assert torch.equal(code._encode(orders), code.encode(orders))
+    assert torch.equal(code._decode(code.encode(orders)), orders)

@@ -190,3 +190,10 @@ def test_faults_are_named():
         fr.PlackettLuce.fit(tied, features=[[1.0], [2.0], [0.0]])
     with pytest.warns(FitWarning, match="stopped after 3 iterations"):
         fr.PlackettLuce.fit(torch.tensor([[0, 1, 2]]), features=[[2.0], [1.0], [0.0]], max_iterations=3)
+
+
+def test_the_spread_of_the_logits_is_limited_not_their_height():
+    fr.DavidsonLuce(torch.tensor([900.0, 901.0, 1500.0]), [0.5])
+    fr.DavidsonLuce(torch.tensor([-901.0, -900.0]), [0.5])
+    with pytest.raises(DistributionError, match="at most 600 nats apart"):
+        fr.DavidsonLuce(torch.tensor([-301.0, 300.0]), [0.5])

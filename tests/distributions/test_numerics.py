@@ -210,3 +210,14 @@ def test_bad_parameters_are_refused(make, message):
 def test_validation_can_be_turned_off():
     law = fr.Mallows([0, 1], 1.5, validate_args=False)
     assert float(law.log_prob(torch.tensor([1, 0])).exp()) == pytest.approx(0.6)
+
+
+def test_a_law_of_as_many_items_as_are_enumerated_is_enumerated(monkeypatch):
+    monkeypatch.setattr(fr.Mallows, "largest_enumerated", 4)
+    assert fr.Mallows(torch.arange(4), 0.5).enumerable
+    assert not fr.Mallows(torch.arange(5), 0.5).enumerable
+
+
+def test_a_law_without_a_batch_has_no_rows():
+    assert list(fr.Mallows(torch.arange(3), 0.5)) == []
+    assert [law.phi.item() for law in fr.Mallows(torch.arange(3), torch.tensor([0.25, 0.5]))] == [0.25, 0.5]

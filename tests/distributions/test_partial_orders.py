@@ -78,6 +78,11 @@ def test_bad_preferences(preferences, message):
         fr.PartialOrders.from_preferences(preferences, 4)
 
 
+def test_a_rank_below_nothing_is_named():
+    with pytest.raises(PartialOrderError, match="voter 1 gives item 2 -5"):
+        fr.PartialOrders.from_ranks(torch.tensor([[0, -1, 1], [-1, 0, -5]]))
+
+
 def test_bad_orders_and_ranks():
     with pytest.raises(FactorankError, match="row 1 holds 2 twice"):
         fr.PartialOrders.from_orders(torch.tensor([[0, 1, -1], [2, 2, -1]]))

@@ -9,6 +9,9 @@ import torch
 
 import factorank as fr
 from factorank.errors import ModelError
+from factorank.models import autoregressive, chunks
+from factorank.models.conditions import Conditions
+from factorank.models.context import EncodedContext
 from factorank.sampling.categorical import cumulative, draw, draw_many
 from tests.models.naive import (
     all_orders,
@@ -239,3 +242,85 @@ def test_a_law_keeps_its_first_evaluation_until_a_weight_changes(monkeypatch):
         model.network.head.bias.copy_(torch.eye(3) * 100)
     assert (model.code.encode(law.sample((50,)))[:, 0] == 0).all()
     assert len(calls) == 2
+
+
+def test_no_evaluation_is_spent_once_everything_is_revealed(monkeypatch):
+    model = small_model(5, "lehmer")
+    law = model.distribution(entropy_bound=1e9)
+    calls, hidden = [], model.network.hidden
+    monkeypatch.setattr(model.network, "hidden", lambda *given: calls.append(1) or hidden(*given))
+    law.sample((3,), generator=torch.Generator().manual_seed(0))
+    assert len(calls) == 1
+
+
+def test_memory_is_that_of_draws_unless_orders_are_scored(monkeypatch):
+    law = small_model(6, "lehmer", "autoregressive").distribution().expand((3,))
+    monkeypatch.setitem(chunks.CHUNK, "cpu", 5000)
+    cut = [[where for _, *where in chunks.chunks(law, 40, **options)] for options in ({}, {"drawn": True})]
+    assert cut[0] == cut[1]
+    assert len(cut[0]) < len(list(chunks.chunks(law, 40, drawn=False)))
+
+
+def test_one_by_one_from_the_left_is_conditioned_in_closed_form():
+    """The others are not: their first values, given the rest, are not those of the law."""
+    model = small_model(5, "insertion")
+    for options, closed in (
+        ({"nfe": 4, "unmask": "left-to-right"}, True),
+        ({"nfe": 2, "unmask": "left-to-right"}, False),
+        ({"nfe": 4, "unmask": "right-to-left"}, False),
+    ):
+        given = model.distribution(**options).condition([1, 0])
+        assert isinstance(given, type(model.distribution())) == closed
+        orders = all_orders(5)
+        joint = model.distribution(**options).log_prob(orders)
+        agrees = orders.argsort(-1)[:, 1] < orders.argsort(-1)[:, 0]
+        wanted = torch.where(agrees, joint - joint[agrees].logsumexp(0), -torch.inf)
+        torch.testing.assert_close(given.log_prob(orders), wanted, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("observed", [[0, 1], [2, 0]])
+def test_a_model_with_a_reference_is_conditioned_on_any_items(observed):
+    model = small_model(4, "insertion", "autoregressive", reference=torch.tensor([2, 0, 3, 1]))
+    law, orders = model.distribution(), all_orders(4)
+    places = orders.argsort(-1)
+    agrees = places[:, observed[0]] < places[:, observed[1]]
+    joint, given = law.log_prob(orders), law.condition(observed)
+    wanted = torch.where(agrees, joint - joint[agrees].logsumexp(0), -torch.inf)
+    torch.testing.assert_close(given.log_prob(orders), wanted, atol=1e-4, rtol=0)
+    assert isinstance(given, type(law)) == (observed == [2, 0])
+
+
+def test_what_is_exact_is_listed_up_to_seven_items():
+    for n in (7, 8):
+        law = small_model(n, "lehmer").distribution(nfe=2, unmask="left-to-right")
+        assert law.enumerable == (n == 7)
+        assert ("entropy" in law.estimates) == (n == 8)
+
+
+def test_what_a_recording_of_one_law_serves(monkeypatch):
+    """A context of full lists alone tells a law from others of its model; asked of a GPU, simulated here."""
+    monkeypatch.setattr(chunks.dispatch, "records", lambda device, rows: True)
+    tokens, present = torch.zeros(2, 4, 16), torch.ones(2, 4, dtype=torch.bool)
+    full, padded = (EncodedContext(tokens, there, True) for there in (None, present))
+    assert chunks.can_share(Conditions(2, full))
+    assert not chunks.can_share(Conditions(2))
+    assert not chunks.can_share(Conditions(2, padded))
+    assert not chunks.can_share(Conditions(2, full, reference=torch.arange(4).expand(2, 4)))
+
+
+def test_how_many_codes_a_search_keeps_unless_told():
+    for objective, width in (("masked", 1), ("autoregressive", autoregressive.BEAM)):
+        model = small_model(4, "lehmer", objective)
+        assert model.distribution().beam_width == width
+        assert model.distribution(beam=3).beam_width == 3
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_rows_that_are_drawn_apart_keep_their_conditions(objective, monkeypatch):
+    model = small_model(4, "lehmer", objective)
+    fixed = torch.tensor([[0, -1, -1, -1], [3, -1, -1, -1], [1, -1, -1, -1]])
+    monkeypatch.setitem(chunks.CHUNK, "cpu", 1)
+    law = model.distribution(fixed=fixed, **({"nfe": 2} if objective == "masked" else {}))
+    for _ in range(2):
+        drawn = law.sample((5,), generator=torch.Generator().manual_seed(0))
+        assert torch.equal(model.code.encode(drawn)[..., 0], fixed[:, 0].expand(5, 3))

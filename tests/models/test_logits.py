@@ -5,6 +5,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import CodeError, ModelError
+from factorank.models.transformer import Transformer
 from tests.models.naive import all_orders, small_model
 
 CODES = ["inline", "lehmer", "left-lehmer", "fisher-yates", "insertion"]
@@ -45,3 +46,21 @@ def test_bad_codes_are_refused():
         small_model(3, "lehmer").logits(torch.tensor([0, 0]))
     with pytest.raises(ModelError, match="must be the last ones"):
         small_model(3, "lehmer", "autoregressive").logits(torch.tensor([-1, 0, 0]))
+
+
+def test_the_first_weights_keep_the_variance_of_the_stream():
+    """What blocks add is the smaller the more of them there are."""
+    torch.manual_seed(0)
+    stack = Transformer(width=256, depth=4, heads=2, dropout=0.0)
+    for block in stack.blocks:
+        for linear, scale in ((block.qkv, 1), (block.up, 1), (block.out, 8), (block.down, 8)):
+            wanted = (linear.in_features * scale) ** -0.5
+            assert float(linear.weight.detach().std()) == pytest.approx(wanted, rel=0.05)
+            assert not linear.bias.any()
+    assert float(fr.ItemContext(1000, 64).embedding.weight.detach().std()) == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_model_has_as_many_layers_as_its_depth():
+    for depth in (1, 2, 3):
+        model = fr.PermutationModel(4, "lehmer", width=16, depth=depth, heads=2)
+        assert len(model.network.transformer.blocks) == depth

@@ -119,6 +119,9 @@ def test_an_autoregressive_model_of_a_context_of_parts(tmp_path):
     model = small_model(4, "lehmer", "autoregressive", context=Parts())
     with pytest.raises(fr.ModelError, match="traced with an example of a context: pass one"):
         model.export_onnx(tmp_path / "model.onnx")
+    for part in (torch.tensor(0.0), 0.0):
+        with pytest.raises(fr.ModelError, match="tensors, batch first, alone"):
+            model.export_onnx(tmp_path / "model.onnx", {"points": torch.zeros(1, 3, 2), "shift": part})
     assert not (tmp_path / "model.onnx").exists()
     model.export_onnx(tmp_path / "model.onnx", {"points": torch.zeros(1, 3, 2), "shift": torch.zeros(1)})
     generator = torch.Generator().manual_seed(0)

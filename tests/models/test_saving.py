@@ -137,3 +137,9 @@ def test_models_loaded_in_inference_mode_can_be_trained_and_sampled(tmp_path):
         model.distribution(nfe=2).sample((3,))
     assert fr.is_permutation(model.distribution(nfe=2).sample((3,))).all()
     model.loss(torch.arange(4)[None]).sum().backward()
+
+
+def test_weights_hold_the_reference_and_nothing_that_follows_from_it():
+    names = small_model(4, "lehmer", reference=torch.tensor([2, 0, 3, 1])).state_dict()
+    assert "reference" in names
+    assert not {"place_of", "first_values", "certain"} & set(names)

@@ -1,6 +1,7 @@
 """Evaluation: the same lists for all methods, NDCG by r, bits, calibration, leads."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from factorank.rerank.evaluation import (
     leads,
 )
 from factorank.rerank.evaluation.protocol import default_rs
-from factorank.rerank.evaluation.scores import over_users, ranked, score_order
+from factorank.rerank.evaluation.scores import over_users, ranked, score_order, training_precision
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import list_reference
 from factorank.rerank.place_probabilities import list_law
@@ -192,3 +193,37 @@ def test_more_is_drawn_where_less_is_left(monkeypatch):
     for r in (0, 4, 6):
         ranked(causal, lists, r, Query(samples=None, references=1))
     assert drawn == [3, 6, 12]
+
+
+def test_what_an_answer_and_an_evaluation_state_by_default():
+    assert Query() == Query(k=10, by="gain", nfe=None, level=0.8, most=1)
+    assert Evaluation().calibrate
+
+
+def test_the_number_of_draws_is_stated_where_there_are_some(masked, data):
+    for query, samples in ((Query(references=2), None), (Query(references=2, nfe=1), None)):
+        rows = evaluate(masked, data, Evaluation(ns=(6,), rs=(2,), ks=(5,), lists=10, query=query)).rows
+        ours = [row for row in rows if row["method"] == "factorank"]
+        assert {(row["samples"], row["nfe"]) for row in ours} == {(samples, 1)}
+
+
+def test_the_first_k_are_fewer_than_all(data):
+    lists = draw_lists(data, 6, lists=400)
+    places = torch.full((len(lists.items), 6, 6), 1 / 6)
+    places[:, :, 0] = torch.linspace(0, 1, lists.items.numel()).view(-1, 6)
+    rows = list(calibration(places, lists, 0, [1, 6, 7]))
+    assert {row["k"] for row in rows} == {1}
+    assert [row["bin"] for row in rows] == list(range(10))
+
+
+@pytest.mark.parametrize(("precision", "enabled"), [(None, False), ("float32", False), ("bf16", True)])
+def test_a_ranker_is_measured_in_the_precision_of_its_training(precision, enabled):
+    setting = None if precision is None else SimpleNamespace(precision=precision)
+    context = training_precision(SimpleNamespace(setting=setting, device=torch.device("cpu")))
+    assert context._enabled == enabled
+
+
+def test_the_setting_of_the_paper():
+    setting = fr.rerank.preset("paper")
+    assert (setting.width, setting.depth, setting.heads, setting.dropout) == (256, 10, 8, 0.05)
+    assert (setting.lr, setting.weight_decay, setting.embedding_std) == (3e-4, 0.01, 0.5)

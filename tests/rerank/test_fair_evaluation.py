@@ -129,6 +129,8 @@ def test_ratings_and_taste_are_read_where_they_help(data):
     assert (setting.told, setting.features) == ("order", ("mean", "factors"))
     kept = replace(open_setting, told="order", features=("mean",))
     assert chosen_setting(train, validation, kept) == kept
+    half = chosen_setting(train, validation, replace(open_setting, told="ratings"))
+    assert (half.told, half.features) == ("ratings", ("mean", "factors"))
     few = ratings(20, items=6, least=3)
     assert taste_gains(few, few, 2) is None
     assert training_seconds(open_setting, train) > 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from factorank.rerank.lists import Lists, list_reference
-from factorank.rerank.objective import SortedPrefix
+from factorank.rerank.objective import WITHHELD, SortedPrefix
 from factorank.rerank.place_probabilities import list_law
 from factorank.rerank.training import preference_order
 from tests.rerank.small import ranker, ratings
@@ -42,3 +42,9 @@ def test_every_number_of_observed_items_is_as_likely():
     drawn = SortedPrefix(model).noise(torch.Size([7000]), device="cpu", generator=torch.Generator())[0]
     counts = torch.bincount((drawn * 7).long(), minlength=7)
     assert counts.tolist() == pytest.approx([1000] * 7, abs=1)
+
+
+def test_a_fifth_of_the_lists_is_learnt_without_ratings():
+    training = SortedPrefix(ranker(told="ratings", steps=1).model)
+    drawn = training.noise(torch.Size([4000]), device="cpu", generator=torch.Generator().manual_seed(0))
+    assert float((drawn[-1] < WITHHELD).float().mean()) == pytest.approx(0.2, abs=0.03)

@@ -8,7 +8,7 @@ import torch
 
 from factorank.rerank import Lists, Query
 from factorank.rerank.lists import list_reference
-from factorank.rerank.place_probabilities import list_law, place_probabilities
+from factorank.rerank.place_probabilities import AT_ONCE, list_law, place_probabilities
 from factorank.rerank.reranking import mean_place
 from tests.models.naive import all_orders, assert_drawn_from
 
@@ -53,6 +53,13 @@ def test_samples_agree_with_exact_places(masked, causal):
     ((_, places),) = place_probabilities(causal.model, lists, Query(samples=50), generator=generator)
     torch.testing.assert_close(places[:, :6, :6].sum(-1), torch.ones(3, 6))
     torch.testing.assert_close(places[:, :6, :6].sum(-2), torch.ones(3, 6))
+
+
+def test_parts_hold_as_many_lists_as_their_references_allow(masked, monkeypatch):
+    monkeypatch.setitem(AT_ONCE, "cpu", 100)
+    lists, generator = some_lists(6, 8, [4], rows=9), torch.Generator().manual_seed(0)
+    parts = place_probabilities(masked.model, lists, Query(references=3), generator=generator)
+    assert [rows for rows, _ in parts] == [slice(0, 4), slice(4, 8), slice(8, 9)]
 
 
 def test_mean_places_are_exact_under_autocast(generator):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import factorank as fr
+from factorank.rerank import graph
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by, with_observed_order
 from factorank.rerank.reranking import interval
 from tests.rerank.small import SMALL, ranker, ratings
@@ -255,3 +256,25 @@ def test_whole_orders_keep_the_observed_order(generator):
         shared = scores[row].clone()
         shared[observed[row]] = scores[row, :3].sort(descending=True).values
         assert (shared[order[row]].diff() <= 0).all()
+
+
+def test_past_the_end_of_a_list_an_answer_holds_nothing(masked):
+    answer = masked.rerank([[100, 103, 105, 107], [101, 102]], [[103], []])
+    assert answer.order[1, 2:].tolist() == [-1, -1]
+    assert answer.top[1, 2:].tolist() == [0, 0]
+    assert answer.place[1, 2:].isnan().all()
+    assert not answer.observed[1, 2:].any()
+
+
+def test_the_graph_of_a_ranker_is_made_of_two_lists(masked, causal, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        graph, "export", lambda module, path, example, **names: made.append((module, *example))
+    )
+    for chosen in (masked, causal):
+        graph.export_ranker(chosen.model, "ranker.onnx")
+        module, example = made.pop()
+        assert {len(part) for part in example.values()} == {2}
+        with torch.no_grad():
+            found = module(example)
+        assert (found if chosen.model.causal else found[0]).shape[:2] == (2, 8)

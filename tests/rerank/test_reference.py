@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from factorank.errors import ModelError
 from factorank.rerank import Lists
 from factorank.rerank.lists import list_reference, sorted_reference
+from tests.rerank.small import ranker
 from tests.rerank.test_objective import some_lists
 
 
@@ -33,3 +35,10 @@ def test_the_observed_items_are_sorted_if_so_learnt(kind):
     assert first == {(3, 0, 4)} if kind == "sorted" else len(first) == 6
     for _ in range(10):
         assert list_reference(lists, torch.rand(6), kind=kind)[0, 5] == 5
+
+
+def test_several_evaluations_need_references_at_random(masked):
+    with pytest.raises(ModelError, match="needs a ranker with reference='random'"):
+        masked.rerank([100, 103, 105], [103], nfe=2)
+    answer = ranker(reference="random").rerank([100, 103, 105], [103], nfe=2)
+    assert sorted(answer.items) == [100, 103, 105]

@@ -13,7 +13,10 @@ import factorank as fr
 from factorank.data.ratings import Ratings, load_ratings
 from factorank.errors import RankerWarning
 from factorank.rerank import item_features
+from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.keys import item_keys
+from factorank.rerank.observations import as_list
+from factorank.rerank.request import lists_of_arrays
 from tests.rerank.small import SMALL, ranker, ratings
 
 
@@ -142,6 +145,19 @@ def test_a_model_left_in_training_mode_answers_as_in_eval_mode(masked):
     torch.testing.assert_close(wanted.top, got.top, rtol=0, atol=0)
 
 
+def test_what_items_and_users_have_in_common_is_left_out_of_the_rest():
+    data = ratings(400, items=40, least=20, taste=0.0)
+    relevance = data.relevance(data.values).double()
+    means, rest = item_features.residuals(data)
+
+    def mean_of(values, labels):
+        return torch.zeros(int(labels.max()) + 1).double().index_add_(0, labels, values) / labels.bincount()
+
+    for labels in (data.items.long(), data.users):
+        assert mean_of(rest, labels).abs().max() < 0.15 * relevance.std()
+    assert (means - mean_of(relevance, data.items.long())).abs().max() < 0.1 * relevance.std()
+
+
 def test_factors_of_many_items_are_near_those_of_all(monkeypatch):
     data = ratings(400, items=40, least=20, taste=3.0)
     _, rest = item_features.residuals(data)
@@ -209,3 +225,26 @@ def test_tables_in_memory():
         fr.data.ratings.as_ratings([1, 2])
     chosen = ranker()
     assert chosen.rerank(pandas.Series([103, 104])).items == chosen.rerank([103, 104]).items
+
+
+def test_padded_lists_are_read_without_their_pads(masked):
+    padded = torch.tensor([[103, 100, 107, -1], [101, 102, 110, 104]])
+    observed = torch.tensor([[107, -1], [104, 101]])
+    assert as_list(padded[0]) == [103, 100, 107]
+    found = lists_of_arrays(masked.catalogue, 8, 8, padded, observed)
+    assert found is not None  # by the quick way, not the loop that explains faults
+    assert found.items[:, :4].tolist() == [[3, 0, 7, -1], [1, 2, 10, 4]]
+    assert found.observed.tolist() == [[2, -1], [3, 0]]
+
+
+def test_the_largest_entry_of_each_factor_is_positive():
+    data = ratings(400, items=40, least=20, taste=3.0)
+    _, rest = item_features.residuals(data)
+    every = item_features.factors(rest, data, 4)
+    assert (every.gather(0, every.abs().argmax(0, keepdim=True)) > 0).all()
+
+
+def test_the_quick_way_takes_ids_of_62_bits():
+    assert Catalogue([2**62 - 1, -5]).sorted_ids is not None
+    for ids in ([2**62, 5], [-(2**62)], ["a", 5], []):
+        assert Catalogue(ids).sorted_ids is None

@@ -99,6 +99,9 @@ def test_requests_share_batches_and_a_bad_one_harms_no_other(masked, monkeypatch
                 ).items
         assert max(sizes) > 4
         text = client.get("/metrics").text
+        totals = [float(line.split()[-1]) for line in text.splitlines() if "_sum" in line]
+        assert totals
+        assert all(0 <= total < 600 for total in totals)
         assert 'factorank_requests_total{path="/rerank",status="200"} 23' in text
         assert 'factorank_requests_total{path="/rerank",status="422"} 1' in text
         assert client.get("/health").json()["status"] == "ok"
@@ -139,3 +142,10 @@ def test_a_stop_loses_no_request(masked):
         server.should_exit = True
         assert [each.result().status_code for each in sent] == [200] * 12
     serving.join()
+
+
+def test_a_body_of_just_the_limit_is_read(client):
+    body = b'{"items": [100, 105]' + b" " * (20_000 - 21) + b"}"
+    for content, status in ((body, 200), (body + b" ", 413)):
+        answer = client.post("/rerank", content=content, headers={"content-type": "application/json"})
+        assert (len(content), answer.status_code) == (len(content), status)

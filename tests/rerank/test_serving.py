@@ -129,3 +129,15 @@ def test_what_is_in_memory_before_the_first_request_is_not_looked_through_again(
         assert gc.get_freeze_count() > 10_000
     finally:
         gc.unfreeze()
+
+
+def test_a_stop_without_connections_does_not_wait(masked):
+    async def run():
+        server = Server(create_app(masked), quiet=30.0)
+        sockets = listen("127.0.0.1", 0)
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup(sockets=sockets)
+        await asyncio.wait_for(server.shutdown(sockets), 20)
+
+    asyncio.run(run())

@@ -4,6 +4,7 @@ import polars
 import pytest
 
 import factorank as fr
+from factorank.rerank import streaming
 from factorank.rerank.streaming import predict_table
 from tests.rerank.small import ranker
 
@@ -119,3 +120,13 @@ def test_the_command(masked, users, tmp_path, run):
     ):
         code, _, err = run("rerank", "predict", "mine", *options)
         assert (code, message in err) == (2, True)
+
+
+def test_parts_hold_8192_rows_unless_told_otherwise(masked, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        streaming, "begin_answers", lambda *given, rows, **options: seen.append(rows) or 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        next(streaming.predict_table(masked, "users.parquet", tmp_path))
+    assert seen == [8192]

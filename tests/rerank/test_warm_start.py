@@ -8,7 +8,8 @@ import torch
 import factorank as fr
 from factorank.cli import main
 from factorank.data.ratings import Ratings, joined
-from factorank.rerank.users import load_users, split_as
+from factorank.rerank.users import load_users, split_as, split_users
+from factorank.rerank.warm_start import turned
 from tests.rerank.small import SMALL, ratings
 
 
@@ -101,3 +102,16 @@ def test_the_command_goes_on_from_a_run(tmp_path, capsys):
     assert len(after["train"]) > len(before["train"])
     assert fr.Ranker.load(second).catalogue.index(117) is not None
     assert set(split_as(after["train"], before)) == {"train", "validation", "test"}
+
+
+def test_one_item_that_stays_decides_how_factors_are_turned():
+    found = turned(torch.tensor([[-1.0], [2.0]]), torch.tensor([[3.0]]), torch.tensor([0, -1]))
+    assert found.tolist() == [[1.0], [-2.0]]
+
+
+def test_users_are_split_the_same_each_time():
+    one, other, third = split_users(ratings()), split_users(ratings(), 0), split_users(ratings(), 1)
+    assert {name: part.user_ids for name, part in one.items()} == {
+        name: part.user_ids for name, part in other.items()
+    }
+    assert any(one[name].user_ids != third[name].user_ids for name in one)

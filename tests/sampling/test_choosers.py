@@ -1,5 +1,7 @@
 """Stratified draws: spread as promised, and nothing drawn that has no probability."""
 
+import math
+
 import pytest
 import torch
 
@@ -39,6 +41,10 @@ def test_samples_that_share_predictions_have_nearly_the_expected_counts(samples,
     assert (counts.cumsum(-1) - expected.cumsum(-1)).abs().max() < 1 + 1e-9
     assert (counts - expected).abs().max() < 2 + 1e-9
     assert counts[expected == 0].sum() == 0
+
+
+def test_nothing_lies_between_the_largest_uniform_number_and_one():
+    assert math.nextafter(BELOW_ONE, 2) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

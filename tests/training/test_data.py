@@ -14,6 +14,7 @@ from tests.training.stand_in import ORDERS, QUICK, make
 def test_a_share_is_held_out(tmp_path):
     train(make(), ORDERS, held_out=0.25, out=tmp_path, **QUICK)
     record = json.loads((tmp_path / "training.json").read_text())
+    assert record["format"] == 1
     assert record["data"]["rows"] == 45
     assert record["held_out"]["rows"] == 15
 

@@ -4,12 +4,14 @@ import itertools
 import json
 import math
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from factorank.errors import TrainingError
 from factorank.training import train
+from factorank.training.random_streams import random_streams, stream_seed
 from tests.training.stand_in import ORDERS, QUICK, lines, make, same_weights
 
 
@@ -120,3 +122,21 @@ def test_silent_unless_on_a_terminal_or_asked(capfd):
     assert "step 12/12" in err
     assert "bits, held-out" in err
     assert "0:00 left" in err
+
+
+def test_seeds_of_streams_have_63_bits():
+    seeds = [stream_seed(0, "masks", rank) for rank in range(64)]
+    assert 2**62 <= max(seeds) < 2**63
+
+
+@pytest.mark.parametrize("whole_step", [True, False])
+def test_processes_share_the_masks_of_a_whole_step_and_nothing_else(whole_step):
+    with torch.random.fork_rng():
+        one, other = (
+            random_streams(5, SimpleNamespace(rank=rank, device=torch.device("cpu")), whole_step=whole_step)
+            for rank in (0, 1)
+        )
+    assert (one["masks"].initial_seed() == other["masks"].initial_seed()) == whole_step
+    assert one["draws"].initial_seed() != other["draws"].initial_seed()
+    assert one["masks"].initial_seed() == stream_seed(5, "masks", 0)  # those of a process alone
+    assert one["masks"].initial_seed() != one["draws"].initial_seed()

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,8 +14,9 @@ import torch
 from factorank.models import PermutationModel
 from factorank.permutations import random_permutations
 from factorank.rerank import Ranker, preset
-from factorank.training import TrainSettings, train
+from factorank.training import TrainSettings, checkpoints, train
 from factorank.training.processes import world_of
+from factorank.training.train import _open_folder
 from tests.rerank.small import SMALL, ratings
 
 PROGRAM = "tests.training.two_processes"
@@ -145,3 +148,13 @@ def test_one_device_and_no_launcher_is_plain_torch(monkeypatch):
     for devices in (None, 1):
         settings = TrainSettings(steps=1, devices=devices)
         assert world_of(torch.device("cpu"), settings).alone
+
+
+@pytest.mark.parametrize("step", [-1, 0, 8])
+def test_the_other_processes_resume_from_the_checkpoint_of_the_first(tmp_path, step):
+    """Also from the one that a run begins with, of step 0; there is none before it."""
+    if step >= 0:
+        checkpoints.write(tmp_path / "checkpoints", checkpoints.Checkpoint(step, {}, {"key": 1}))
+    other = SimpleNamespace(rank=1, most=lambda values: [float(step), 0.0])
+    found = _open_folder(tmp_path, True, {}, None, other, ExitStack())
+    assert found == (None if step < 0 else checkpoints.Checkpoint(step, {}, {"key": 1}))

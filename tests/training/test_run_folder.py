@@ -5,9 +5,11 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from safetensors.torch import load_file
 
 from factorank.errors import TrainingError
 from factorank.permutations import random_permutations
+from factorank.sealed import write_sealed
 from factorank.training import checkpoints, train
 from factorank.training import run_folder as folder
 from tests.training.stand_in import make, same_weights
@@ -371,6 +374,8 @@ def test_killed_before_the_first_checkpoint(tmp_path, moment, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(make(), ORDERS, out=tmp_path, steps=4, **OPTIONS)
     assert not checkpoints.steps_in(tmp_path / "checkpoints")
+    assert (tmp_path / "config.json").exists() == (moment == "described")
+    assert not (tmp_path / "model.safetensors").exists()  # it is not trained
     train(again, ORDERS, out=tmp_path, steps=4, **OPTIONS)
     assert same_weights(whole, again)
 
@@ -398,3 +403,32 @@ def test_history_is_cut_back_to_whole_lines_up_to_a_step(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2')
     folder.cut_back(path, 9)
     assert path.read_text() == '{"step": 1}\n'
+
+
+def test_a_state_may_hold_an_infinite_number(tmp_path):
+    """The best held-out score before the first one is one."""
+    written = checkpoints.Checkpoint(3, {}, {"best": float("inf")})
+    assert checkpoints.read(checkpoints.write(tmp_path, written)) == written
+
+
+@pytest.mark.parametrize("wrong", ["renamed", "without a state", "of no step"])
+def test_a_folder_that_is_not_the_checkpoint_of_its_name_is_refused(tmp_path, wrong):
+    path = checkpoints.write(tmp_path, checkpoints.Checkpoint(3, {}, {}))
+    if wrong == "renamed":
+        path = path.rename(tmp_path / "4")
+    else:
+        facts = {"format": 2, "step": 3 if wrong == "without a state" else "3"}
+        write_sealed(
+            path, "manifest.json", facts, {} if wrong == "without a state" else {"state.json": b"{}"}
+        )
+    with pytest.raises(TrainingError, match=f"does not describe checkpoint {path.name}"):
+        checkpoints.read(path)
+
+
+def test_tensorboard_drops_what_comes_after_the_step_that_is_resumed(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder, "find_spec", lambda name: object())
+    made = []
+    fake = SimpleNamespace(SummaryWriter=lambda *given, **options: made.append((given, options)))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", fake)
+    folder._tensorboard(tmp_path, 7)
+    assert made == [((str(tmp_path / "tensorboard"),), {"purge_step": 8})]

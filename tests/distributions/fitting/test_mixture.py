@@ -1,10 +1,12 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import factorank as fr
+from factorank.distributions.fitting.em import cluster_voters
 from factorank.distributions.fitting.mixture_families import FAMILIES
 from factorank.errors import FactorankError
 
@@ -346,3 +348,17 @@ def test_particles_stand_for_orders_that_are_too_many(family, monkeypatch):
     error = law.report.standard_error
     assert 0 < error < 3
     assert abs(law.report.log_likelihood - exact_likelihood(law, partial)) < 4 * error + 0.3
+
+
+def test_few_centres_are_tried_for_each_cluster():
+    """Each costs a pass over the votes: one for the first cluster, two or so for each further one."""
+    asked, places = [], np.arange(12.0)
+
+    def distances_to(voter):
+        asked.append(voter)
+        return np.abs(places - places[voter])
+
+    label, distance = cluster_voters(distances_to, np.ones(12), 2, torch.Generator().manual_seed(0))
+    assert len(asked) == 1 + 2
+    assert set(label.tolist()) == {0, 1}
+    assert (distance <= np.abs(places - places[asked[0]])).all()

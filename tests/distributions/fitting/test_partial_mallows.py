@@ -8,6 +8,7 @@ import torch
 
 import factorank as fr
 from factorank.distributions import FitError
+from factorank.distributions.fitting.weak_mallows import phi_error
 from factorank.lexicographic import permutation_at
 
 
@@ -221,3 +222,8 @@ def test_the_probability_of_a_pair_at_all_dispersions():
         for k in range(1, 6):
             share = float(probs[rank[:, 0] < rank[:, k]].sum())
             assert pair_probabilities(phi, 6)[k - 1] == pytest.approx(share, abs=1e-9)
+
+
+def test_one_item_says_nothing_of_the_dispersion():
+    assert math.isnan(phi_error(0.5, np.array([10.0])))
+    assert phi_error(0.5, np.array([10.0, 10.0])) > 0
