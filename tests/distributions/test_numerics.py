@@ -218,6 +218,7 @@ def test_a_law_of_as_many_items_as_are_enumerated_is_enumerated(monkeypatch):
     assert not fr.Mallows(torch.arange(5), 0.5).enumerable
 
 
-def test_a_law_without_a_batch_has_no_rows():
-    assert list(fr.Mallows(torch.arange(3), 0.5)) == []
+def test_a_batch_of_laws_is_iterated_and_one_law_is_not():
+    with pytest.raises(fr.DistributionError, match="one iterates over a batch of laws"):
+        list(fr.Mallows(torch.arange(3), 0.5))
     assert [law.phi.item() for law in fr.Mallows(torch.arange(3), torch.tensor([0.25, 0.5]))] == [0.25, 0.5]
