@@ -113,17 +113,24 @@ class Batches:
             groups.setdefault(repr(asked), []).append(place)
         for places in groups.values():
             asked, together = requests[places[0]][0], [requests[place][1] for place in places]
-            faults: list[Exception | None] = [None] * len(together)
-            try:
-                good = self._evaluated(asked, together)
-            except Exception:  # one of them is at fault: the others are answered without it
-                faults = [self._fault(asked, told) for told in together]
-                sound = [told for told, fault in zip(together, faults, strict=True) if fault is None]
-                good = self._evaluated(asked, sound) if sound else []
-            left = iter(good)
-            for place, fault in zip(places, faults, strict=True):
-                answers[place] = next(left) if fault is None else fault
+            for place, answer in zip(places, self._together(asked, together), strict=True):
+                answers[place] = answer
         return answers
+
+    def _together(self, asked: Asked, together: list[tuple[Any, ...]]) -> list[Any]:
+        """An answer or an error for each of those that ask alike; this raises nothing."""
+        try:
+            return self._evaluated(asked, together)
+        except Exception as error:
+            if len(together) == 1:
+                return [self._fault(asked, together[0]) or error]
+        # One of them is at fault: the others are answered without it.
+        faults = [self._fault(asked, told) for told in together]
+        sound = [told for told, fault in zip(together, faults, strict=True) if fault is None]
+        if len(sound) == len(together):  # the fault shows in the evaluation alone
+            return [answer for told in together for answer in self._together(asked, [told])]
+        left = iter(self._together(asked, sound) if sound else ())
+        return [next(left) if fault is None else fault for fault in faults]
 
     def _fault(self, asked: Asked, told: tuple[Any, ...]) -> Exception | None:
         """What is wrong with a request, found without evaluating the network."""

@@ -18,6 +18,8 @@ from factorank.reading import read_text
 
 Item = Hashable
 """An item as a user names it: an id, as text or number, or a title."""
+FARTHEST = 1e12
+"""So many widths from the centre a feature of a new item may lie; the network overflows far beyond."""
 
 
 class Catalogue:
@@ -109,8 +111,22 @@ class Catalogue:
             features = [features.get(name, np.nan) for name in self.features]
         if (count := len(features)) != (wanted := len(self.features)):
             raise FactorankError(f"{item!r} comes with {count} features; there are {wanted}: {known}")
-        numbers = zip(features, self.scales, strict=True)
-        return [(float(value) - centre) / width for value, (centre, width) in numbers]
+        named = zip(self.features, features, self.scales, strict=True)
+        return [_standardised(item, name, value, *units) for name, value, units in named]
+
+
+def _standardised(item: Item, name: str, value: Any, centre: float, width: float) -> float:
+    """A feature of a new item in the units of the model; NaN, or None, where it is not known."""
+    try:
+        number = math.nan if value is None else (float(value) - centre) / width
+    except (TypeError, ValueError, OverflowError):
+        number = math.inf
+    if abs(number) > FARTHEST:
+        raise FactorankError(
+            f"{item!r} comes with {name} {value!r}; a feature is a number of the size of the table's, or NaN"
+            " where it is not known"
+        )
+    return number
 
 
 def read_user(path: str | os.PathLike[str]) -> list[str] | dict[str, float]:

@@ -1,5 +1,6 @@
 """The HTTP service: its answers are the ranker's, requests share batches, bad ones are told what is wrong."""
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -105,6 +106,37 @@ def test_requests_share_batches_and_a_bad_one_harms_no_other(masked, monkeypatch
         assert 'factorank_requests_total{path="/rerank",status="200"} 23' in text
         assert 'factorank_requests_total{path="/rerank",status="422"} 1' in text
         assert client.get("/health").json()["status"] == "ok"
+
+
+def posted(client, body):
+    return client.post("/rerank", content=body, headers={"content-type": "application/json"})
+
+
+def test_a_fault_that_shows_in_the_evaluation_alone_stops_nothing(causal):
+    bodies = [{"items": [100 + i, 101 + i], "k": 1} for i in range(6)]
+    bodies[2]["pinned"] = {"102": 0}  # no ranker of its kind has exact conditions; the check does not say so
+    unwritable = "\ud800"
+    bodies[4] = {"items": [100, unwritable], "k": 1, "new": {unwritable: {"mean rating": 3}}}
+    with (
+        TestClient(create_app(causal, Limits(wait=0.2)), raise_server_exceptions=False) as client,
+        ThreadPoolExecutor(6) as threads,
+    ):
+        sent = [threads.submit(posted, client, json.dumps(body)) for body in bodies]
+        codes = [each.result(timeout=30).status_code for each in sent]
+        assert codes == [200, 200, 422, 200, 500, 200]
+        assert client.post("/rerank", json=bodies[0]).status_code == 200
+
+
+@pytest.mark.parametrize("value", ["1e999", "-1e999", "1e300", "NaN", "null"])
+def test_features_without_end(value, priced):
+    with TestClient(create_app(priced)) as client, ThreadPoolExecutor(1) as threads:
+        body = f'{{"items": [1, 2, "x"], "new": {{"x": [{value}]}}}}'
+        answer = threads.submit(posted, client, body).result(timeout=30)
+        if value == "NaN":
+            assert len(answer.json()["items"]) == 3
+        else:
+            assert answer.status_code == 422
+        assert client.post("/rerank", json={"items": [1, 2]}).status_code == 200
 
 
 def test_a_full_queue_is_said(masked):
