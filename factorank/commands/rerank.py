@@ -114,8 +114,9 @@ class RerankEval:
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The folder of a ranker that `factorank rerank fit` has trained."""
-    n: tuple[int, ...] = (10, 20, 50)
-    """Lengths of the lists; those that the ranker has not learnt are left out."""
+    n: tuple[int, ...] = ()
+    """Lengths of the lists, unless given 10, 20 and 50 as far as the ranker has learnt them. Longer ones, up
+    to 500, are ranked in chunks."""
     r: tuple[int, ...] = ()
     """Numbers of observed items; a range from 0 to n - 2 unless given."""
     baselines: tuple[str, ...] = ("popularity", "uniform-rim", "mean-rating", "matrix-factorisation", "ease")

@@ -1,11 +1,13 @@
 """Lists longer than the model's: the observed order holds, places are those of an order, chunks compare."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 import factorank as fr
+from factorank.baselines.rankers import MeanRating
 from factorank.rerank import long_lists
 from tests.rerank.small import SMALL, ratings
 
@@ -64,3 +66,20 @@ def test_places_of_chunks_stretch_to_those_of_the_list():
         stretch = long_lists._stretch(size, m, torch.device("cpu"))
         torch.testing.assert_close(stretch.sum(1), torch.ones(size))
         torch.testing.assert_close(stretch.sum(0), torch.full((m,), size / m))
+
+
+def test_long_lists_can_be_measured(chosen):
+    data = ratings(80, items=60, least=30, seed=3, taste=0.0)
+    mean = MeanRating().fit(data, data, n=10)
+    evaluation = fr.rerank.Evaluation((10, 25), (0, 4), (10,), lists=40)
+    scores = fr.rerank.evaluate(chosen, data, evaluation, baselines=[mean])
+    ours = {(row["n"], row["r"]): row for row in scores.rows if row["method"] == "factorank"}
+    assert set(ours) == {(10, 0), (10, 4), (25, 0), (25, 4)}
+    assert ours[10, 0]["bits"] > 0
+    assert ours[25, 4]["bits"] is None
+    assert 0.6 < ours[25, 4]["ndcg_unobserved"] <= 1
+    assert {row["n"] for row in scores.calibration} == {25}
+    # By default, and sorted by what long lists are not, only what the ranker was trained on is measured.
+    for changes in ({"ns": ()}, {"query": fr.rerank.Query(by="mode")}):
+        assert evaluation.sizes(data, chosen) == [10, 25]
+        assert replace(evaluation, **changes).sizes(data, chosen) == [10]

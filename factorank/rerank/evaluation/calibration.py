@@ -44,9 +44,12 @@ def bits(ranker: Ranker, lists: EvaluationLists, r: int, *, nfe: int | None = No
     """The mean code length, in bits, of the order of a list given that of its first r: one reference each.
 
     Exact at one NFE, for autoregressive models, and left to right. Lists are scored with their ties broken
-    at random, so that no model can get below the entropy of the ties.
+    at random, so that no model can get below the entropy of the ties. NaN where there is no exact number, as
+    for lists longer than the model's n.
     """
     model = ranker.model
+    if lists.n > model.n:
+        return math.nan
     keys = torch.rand(model.n, generator=torch.Generator().manual_seed(stream_seed(seed, "bits")))
     nfe = (None if model.causal else 1) if nfe is None else nfe
     padded = torch.nn.functional.pad(lists.order, (0, model.n - lists.n), value=-1)

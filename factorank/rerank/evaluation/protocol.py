@@ -14,14 +14,16 @@ from factorank.rerank.reranking import Query
 from factorank.training.random_streams import stream_seed
 
 KS = (1, 3, 5, 10)
+USUAL_NS = (10, 20, 50)
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """What is measured of every method."""
 
-    ns: tuple[int, ...] = (10, 20, 50)
-    """Lengths of the lists."""
+    ns: tuple[int, ...] = ()
+    """Lengths of the lists; unless given 10, 20 and 50, as far as a ranker was trained on them. Those that
+    are given may be longer, up to what it ranks."""
     rs: tuple[int, ...] = ()
     """Numbers of observed items; a range from 0 to n - 2 unless given."""
     ks: tuple[int, ...] = KS
@@ -41,13 +43,16 @@ class Evaluation:
     seed: int = 0
     """Decides the lists and the references."""
 
-    def sizes(self, ratings: Ratings, lengths: range | None = None) -> list[int]:
-        """The lengths that users have ratings for, and that a model takes, if it takes those ``lengths``."""
-        longest = int(ratings.lengths.max())
-        sizes = [n for n in self.ns if n <= longest and (lengths is None or n in lengths)]
+    def sizes(self, ratings: Ratings, ranker: Ranker | None = None) -> list[int]:
+        """The lengths that users have ratings for, and that a ranker takes."""
+        longest, lengths = int(ratings.lengths.max()), None if ranker is None else ranker.lengths
+        if ranker is not None and lengths is not None and self.ns and self.query.by in ("gain", "place"):
+            lengths = range(lengths.start, ranker.longest + 1)
+        ns = self.ns or USUAL_NS
+        sizes = [n for n in ns if n <= longest and (lengths is None or n in lengths)]
         if not sizes:
             raise FactorankError(
-                f"none of the sizes n = {self.ns} can be measured: users have up to {longest} ratings"
+                f"none of the sizes n = {ns} can be measured: users have up to {longest} ratings"
                 + ("" if lengths is None else f", the model takes {lengths.start}..{lengths.stop - 1}")
             )
         return sizes
@@ -133,7 +138,7 @@ class EvaluationLists:
         """The lists padded to the n of a ranker's model, with what it reads of the first r items."""
         observed = self.observed(r)
         return Lists(
-            torch.nn.functional.pad(self.items, (0, ranker.model.n - self.n), value=-1),
+            torch.nn.functional.pad(self.items, (0, max(ranker.model.n - self.n, 0)), value=-1),
             observed,
             relevance=self.relevance.gather(1, observed) if ranker.told != "order" else None,
         )

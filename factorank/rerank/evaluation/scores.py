@@ -60,8 +60,9 @@ def evaluate(
 
     A row holds the method, n, r, k, the share of fillers, and the NDCG of the whole list and of the
     unobserved items, each with its standard error over the users; those of the ranker also the code length in
-    bits. Sizes n that the model does not take, or that nobody has ratings for, are left out, and so are
-    shares of fillers for which nobody has left enough items unrated.
+    bits, unless the list is longer than those of its model. Sizes n that the ranker does not take, or that
+    nobody has ratings for, are left out, and so are shares of fillers for which nobody has left enough items
+    unrated.
 
     Args:
         table: ratings: what :func:`factorank.load_ratings` returns, a frame, or a mapping of columns.
@@ -72,7 +73,7 @@ def evaluate(
     ratings = ranker.same_items(as_ratings(table))
     names = ("factorank", *(baseline.name for baseline in baselines))
     scores = Scores([], [], {name: {} for name in names})
-    for n in evaluation.sizes(ratings, ranker.lengths):
+    for n in evaluation.sizes(ratings, ranker):
         for share in evaluation.shares(ratings, n):
             lists = evaluation.draw(ratings, n, share)
             rs = evaluation.observed_counts(n, share)
