@@ -11,6 +11,7 @@ from torch import Tensor
 
 from factorank.errors import FactorankError
 from factorank.rerank.catalogue import Catalogue, Item
+from factorank.rerank.frames import plain
 from factorank.rerank.keys import name_identity, sorted_by_key
 
 
@@ -112,10 +113,10 @@ def is_one_user(items: Any, observed: Any) -> bool:
 
 
 def at_hand(part: Any) -> Any:
-    """Iterators as lists, which can be read twice."""
-    part = list(part) if isinstance(part, Iterator) else part
+    """Iterators as lists, which can be read twice; frames as what they hold of a user."""
+    part = list(part) if isinstance(part, Iterator) else plain(part)
     if isinstance(part, list | tuple):
-        return [list(each) if isinstance(each, Iterator) else each for each in part]
+        return [list(each) if isinstance(each, Iterator) else plain(each) for each in part]
     return part
 
 

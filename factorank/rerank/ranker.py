@@ -160,12 +160,12 @@ class Ranker:
             items: ids or titles of the items to rank, a list for one user or a list of lists for many; also
                 an integer array or tensor of ids, ``(m,)`` or ``(users, m)``, -1 pads.
             observed: items in the user's order, best first (lists and arrays as for ``items``), or a mapping
-                from items to ratings. Equal ratings are put in random order; an item whose rating is NaN is
-                one to rank. Observed items that ``items`` leaves out join the list. A ranker that was trained
-                with ``told="ratings"`` reads the ratings of a mapping, which must lie in the range of the
-                training ratings. Other rankers read their order; the order of one item carries no
-                information. A ranker of choices takes a list of items that the user has chosen, in any order,
-                or a mapping from items to counts.
+                from items to ratings, or a frame with columns of these. Equal ratings are put in random
+                order; an item whose rating is NaN is one to rank. Observed items that ``items`` leaves out
+                join the list. A ranker that was trained with ``told="ratings"`` reads the ratings of a
+                mapping, which must lie in the range of the training ratings. Other rankers read their order;
+                the order of one item carries no information. A ranker of choices takes a list of items that
+                the user has chosen, in any order, or a mapping from items to counts.
             new: features of items that training did not have, by item: a mapping from names of features to
                 numbers, or all the numbers.
             pinned: a mapping from items to their places, from 0 on; the others are ranked given these

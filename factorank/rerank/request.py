@@ -52,6 +52,8 @@ def read_request(
     observed they are hidden. Both are one for all lists, or a list with one for each.
     """
     items, observed = at_hand(items), at_hand(observed)
+    # The ratings of a frame of items are not those of an observed one.
+    items = list(items) if isinstance(items, Mapping) else items
     single = is_one_user(items, observed)
     # The order of choices means nothing: the loop over names puts them in one of its own.
     if not single and not new and not pinned and not len(forbidden) and told != "choices":

@@ -21,6 +21,7 @@ from factorank.errors import FactorankError, RatingsError
 from factorank.files import write_json, write_whole
 from factorank.reading import read_object
 from factorank.rerank.checking import check_history, check_request
+from factorank.rerank.frames import rated
 from factorank.rerank.ranker import Ranker
 from factorank.rerank.reranking import REFERENCES, Reranking
 
@@ -188,7 +189,7 @@ def _observed(row: dict[str, Any]) -> Any:
     if len(ratings) != len(items):
         counts = f"{len(items)} observed items and {len(ratings)} ratings"
         raise FactorankError(f"user {row['user']!r} has {counts}")
-    return dict(zip(items, ratings, strict=True))
+    return rated(items, ratings, f"user {row['user']!r}")
 
 
 def weights_digest(ranker: Ranker) -> str:

@@ -98,6 +98,33 @@ def test_iterators_are_read_whole(masked):
     assert [sorted(answer.items) for answer in many] == [[101, 103], [105, 106]]
 
 
+def test_frames_of_one_user_are_read(masked):
+    import pandas
+    import polars
+
+    asked, rated = [100, 104, 107, 109], {109: 5.0, 100: 2.0}
+    columns = {"movieId": list(rated), "rating": list(rated.values()), "user": [7, 7]}
+    wanted = masked.rerank(asked, rated)
+    for frame in (pandas.DataFrame(columns), polars.DataFrame(columns), polars.LazyFrame(columns)):
+        assert masked.rerank(asked, frame).items == wanted.items
+        assert masked.rerank([asked, asked], [frame, frame])[1].items == wanted.items
+        assert masked.recommend(frame, 3).items == masked.recommend(rated, 3).items
+    order = pandas.DataFrame({"item": [109, 100]})
+    assert masked.rerank(asked, order).items == masked.rerank(asked, [109, 100]).items
+    assert masked.rerank(pandas.DataFrame(columns)).items == masked.rerank([109, 100]).items
+    part = pandas.DataFrame({"item": asked}, index=[5, 6, 8, 9])["item"]  # some rows of a table
+    assert masked.rerank(part).items == masked.rerank(asked).items
+    for wrong, message in (
+        (pandas.DataFrame({"what": [1]}), "has a column of items, such as 'item', .*; this one has what"),
+        (pandas.DataFrame(columns | {"user": [7, 8]}), "several users in 'user'"),
+        (pandas.DataFrame(columns | {"movieId": [109, 109]}), "rates 109 more than once"),
+        (pandas.Series({109: 105.0, 100: 102.0}), r"to_dict\(\) makes ratings by item"),
+        (pandas.Series({"item 3": 105, "item 4": 102}), r"to_dict\(\) makes ratings by item"),
+    ):
+        with pytest.raises(fr.FactorankError, match=message):
+            masked.rerank(asked, wrong)
+
+
 def test_what_has_no_effect_is_said(masked, priced):
     with pytest.warns(RankerWarning, match="list 1 has one rating, of 105"):
         masked.rerank([[100, 101], [105, 106]], [{100: 5, 101: 3}, {105: 4}])

@@ -95,13 +95,18 @@ def test_columns_that_hold_no_lists_are_refused(masked, users, tmp_path):
 
 def test_recommendations_ratings_and_faults(masked, tmp_path):
     frame = polars.DataFrame(
-        {"user": [1, 2], "observed": [[103, 101], [104]], "ratings": [[5.0, 2.0], [3.0, 1.0]]}
+        {
+            "user": [1, 2, 3],
+            "observed": [[103, 101], [104], [105, 105]],
+            "ratings": [[5.0, 2.0], [3.0, 1.0], [4.0, 2.0]],
+        }
     )
     frame.write_parquet(tmp_path / "users.parquet")
     list(predict_table(masked, tmp_path / "users.parquet", tmp_path / "out", k=3))
-    first, second = read(tmp_path / "out").to_dicts()
+    first, second, third = read(tmp_path / "out").to_dicts()
     assert first["items"] == masked.recommend({103: 5.0, 101: 2.0}, 3).items
     assert second["error"] == "user 2 has 1 observed items and 2 ratings"
+    assert third["error"] == "user 3 rates 105 more than once"
     frame.drop("observed").write_parquet(tmp_path / "bad.parquet")
     with pytest.raises(fr.RatingsError, match="the columns user and items or observed are needed"):
         list(predict_table(masked, tmp_path / "bad.parquet", tmp_path / "other"))
