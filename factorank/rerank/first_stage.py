@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from factorank.data.ratings import Ratings
 from factorank.data.ratings.choices import chosen
@@ -116,10 +117,13 @@ class FirstStage:
         else:
             scores[:, self.head] = mine @ self.weights.float()
         if len(self.tail):
-            for part in torch.arange(len(self.tail)).split(1 << 16):
-                seen = mine[:, self.neighbours[part].long()]
-                scores[:, self.tail[part]] = (seen * self.tail_weights[part].float()).sum(-1)
-        return scores + self.counts
+            columns = mine.T.contiguous()
+            for part in torch.arange(len(self.tail)).split(1 << 14):
+                # The sum is taken at once: a tensor of all neighbours would have 64 times its numbers.
+                weights = self.tail_weights[part].float()
+                found = embedding_bag(self.neighbours[part], columns, mode="sum", per_sample_weights=weights)
+                scores[:, self.tail[part]] = found.T
+        return scores.add_(self.counts)
 
     def state(self) -> dict[str, Tensor]:
         """The tensors, for a file."""

@@ -27,8 +27,8 @@ from factorank.rerank.reranking import Query, Reranking, state
 if TYPE_CHECKING:
     from factorank.rerank.ranker import Ranker
 
-ROWS = 1024
-"""Users at a time."""
+ROWS, SCORES = 1024, 1 << 26
+"""Users at a time, at most, and scores: a large catalogue takes fewer users."""
 DRAWS = 128
 """Orders of a list that are drawn, over all references, for the places of the candidates."""
 
@@ -94,7 +94,8 @@ def recommended(
     banned, ids, k = known_items(ranker.catalogue, forbidden), ranker.catalogue.ids, query.k
     grouped = None if groups is None else group_numbers(ranker.catalogue, [ids], groups, len(ids))[0]
     parts, names = [], []
-    for rows in torch.arange(len(items)).split(ROWS):
+    at_once = min(ROWS, max(1, SCORES // max(len(ids), 1)))
+    for rows in torch.arange(len(items)).split(at_once):
         same = torch.Generator().manual_seed(seed)  # for every part: rows do not depend on one another
         listed = candidates_for(
             ranker, histories.part(rows), query, forbidden=banned, groups=grouped, generator=same

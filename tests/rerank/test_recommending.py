@@ -4,12 +4,13 @@ import copy
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import factorank as fr
 from factorank.baselines.recommenders import ImplicitFactors, ItemWeights, MostRated
 from factorank.data.ratings import Ratings
 from factorank.experiments import recommend
-from factorank.rerank import first_stage
+from factorank.rerank import first_stage, recommending
 from factorank.rerank.first_stage import FirstStage
 from factorank.rerank.lists import Lists, list_reference
 from factorank.rerank.place_probabilities import list_law
@@ -148,6 +149,58 @@ def test_the_rest_of_a_large_catalogue_is_predicted_from_the_most_rated(grouped,
     scores = some.scores(even)[0]
     kinds = scores[some.tail].view(-1)[(some.tail % 2 == 0)], scores[some.tail][(some.tail % 2 == 1)]
     assert kinds[0].min() > kinds[1].max()
+
+
+class Largest(TorchDispatchMode):
+    """The largest tensor that is made."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.numbers = max(self.numbers, result.numel())
+        return result
+
+
+def test_many_users_of_a_large_catalogue_fit_into_memory(monkeypatch):
+    heads, tails, m, users = 50, 40_000, 8, 30
+    generator = torch.Generator().manual_seed(0)
+    neighbours = torch.randint(0, heads, (tails, m), generator=generator, dtype=torch.int32)
+    tail_weights = torch.rand((tails, m), generator=generator).half()
+    stage = FirstStage(
+        head=torch.arange(heads),
+        weights=torch.zeros(heads, heads).half(),
+        tail=torch.arange(heads, heads + tails),
+        neighbours=neighbours,
+        tail_weights=tail_weights,
+        counts=torch.zeros(heads + tails),
+    )
+    history = torch.randint(0, heads + tails, (users, 5), generator=generator)
+    history[:, 0] = torch.arange(users)
+    with Largest() as largest:
+        scores = stage.scores(history)
+    assert largest.numbers <= users * (heads + tails)  # and not that times the neighbours
+    for user in range(3):
+        mine = torch.zeros(heads).index_fill_(0, history[user][history[user] < heads], 1.0)
+        wanted = (mine[neighbours.long()] * tail_weights.float()).sum(-1)
+        torch.testing.assert_close(scores[user, heads:], wanted)
+
+
+def test_a_large_catalogue_takes_fewer_users_at_a_time(chosen, monkeypatch):
+    histories, sizes = [[1000 + i, 1004 + i] for i in range(6)], []
+    wanted = chosen.recommend(histories, k=3).items
+    monkeypatch.setattr(recommending, "SCORES", 2 * len(chosen.catalogue) + 1)
+    listed = recommending.candidates_for
+    monkeypatch.setattr(
+        recommending,
+        "candidates_for",
+        lambda ranker, part, *rest, **more: (
+            sizes.append(len(part.items)) or listed(ranker, part, *rest, **more)
+        ),
+    )
+    assert chosen.recommend(histories, k=3).items == wanted
+    assert sizes == [2, 2, 2]
 
 
 @pytest.mark.parametrize("kind", [MostRated, ItemWeights, ImplicitFactors])
