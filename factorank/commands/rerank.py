@@ -56,7 +56,7 @@ class RerankPredict:
     def _for_many(self) -> int:
         from factorank.rerank import Ranker
         from factorank.rerank.reranking import REFERENCES
-        from factorank.rerank.streaming import predict_table
+        from factorank.rerank.streaming import faulty_rows, predict_table
 
         if self.out is None:
             raise FactorankError("--users needs --out, a folder for the answers")
@@ -73,7 +73,8 @@ class RerankPredict:
         for done, total in parts:
             rate = done / (time.perf_counter() - started)
             print(f"{done:,} of {total:,} users, {rate:,.0f} a second", file=sys.stderr, flush=True)
-        print(f"written to {self.out}")
+        faulty = faulty_rows(self.out)
+        print(f"written to {self.out}" + (f"; rows with an error: {faulty:,}" if faulty else ""))
         return 0
 
     def _for_one(self) -> int:
@@ -184,6 +185,10 @@ class RerankEval:
         rerank_figure(out / "rerank.jsonl", out / "rerank.png")
         calibration_figure(out / "rerank-calibration.jsonl", out / "rerank-calibration.png")
         print(scores_table(rows))
+        if left := [str(n) for n in self.n if n not in sizes]:
+            print(
+                f"\nno lists of {', '.join(left)}: the ranker does not take them, or nobody has rated so many"
+            )
         for share in self.fillers:
             if not any(row["fillers"] == share for row in rows):
                 print(f"\nno lists with a share of {share:g} not rated: nobody has left enough items unrated")

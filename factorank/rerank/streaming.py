@@ -56,10 +56,11 @@ def predict_table(
             raise FactorankError(f"there are parts 0 to {plan.count - 1}, not {part}")
         if not plan.file(part).exists():
             with _table(users) as table:
-                asked = table.slice(part * rows, rows).collect().to_dicts()
-            answers = answer_rows(ranker, asked, k, references)
+                asked = table.slice(part * rows, rows).collect()
+            answers = answer_rows(ranker, asked.to_dicts(), k, references)
             target = io.BytesIO()
-            polars.DataFrame(answers, schema_overrides={"error": polars.String}).write_parquet(target)
+            schema = _answer_schema(ranker, asked.schema)
+            polars.DataFrame(answers, schema_overrides=schema).write_parquet(target)
             write_whole(plan.file(part), target.getvalue())
         done += plan.size(part)
         yield done, plan.total
@@ -115,8 +116,11 @@ def begin_answers(
         raise RatingsError(f"there is no table {users}")
     folder = Path(out)
     with _table(users) as table:
-        _check_columns(users, table.collect_schema())
+        schema = table.collect_schema()
+        _check_columns(users, schema)
         total = int(table.select(polars_module(users, RatingsError).len()).collect().item())
+    if "items" not in schema:
+        ranker.check_count(k)
     facts = {"users": _state(users), "total": total, "k": k, "rows": rows, "references": references}
     _begin(folder, facts | {"ranker": weights_digest(ranker)})
     return Plan(folder, total, rows)
@@ -138,6 +142,27 @@ def _check_columns(users: str | os.PathLike[str], schema: Any) -> None:
     for name in ("items", "observed", "ratings"):
         if name in columns and not hasattr(schema[name], "inner"):
             raise RatingsError(f"{users}: the column {name} holds {schema[name]}, and lists are needed")
+
+
+def _answer_schema(ranker: Ranker, asked: Any) -> dict[str, Any]:
+    """The types of the columns of every part, whatever its rows hold."""
+    polars = polars_module("the answers", RatingsError)
+    if "items" in asked:  # answers name items as the table does
+        name = asked["items"].inner
+        name = asked["observed"].inner if name == polars.Null and "observed" in asked else name
+    else:
+        name = polars.Int64 if all(isinstance(each, int) for each in ranker.catalogue.ids) else polars.String
+    numbers = polars.List(polars.Float64)
+    types = {"user": asked["user"], "items": polars.List(name), "place": numbers, "top": numbers}
+    return types | {"error": polars.String}
+
+
+def faulty_rows(out: str | os.PathLike[str]) -> int:
+    """How many users of a folder of answers have an error."""
+    polars = polars_module(out, RatingsError)
+    files = sorted(Path(out).glob("part-*.parquet"))
+    errors = (polars.read_parquet(file, columns=["error"])["error"] for file in files)
+    return sum(len(part) - part.null_count() for part in errors)
 
 
 def answer_rows(

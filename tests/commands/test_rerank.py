@@ -142,12 +142,13 @@ def test_eval_of_equal_ratings_and_of_a_run_of_the_library(run, tmp_path):
     equal = replace(ratings(80), values=torch.full((len(ratings(80).values),), 4.0))
     setting = fr.rerank.preset("small", **SMALL)
     fr.Ranker.fit(equal, 0.2, setting=setting, device="cpu", out=tmp_path / "mine")
-    measured = ("rerank", "eval", "mine", "--n", 8, "--lists", 20, "--r", 0, 3)
+    measured = ("rerank", "eval", "mine", "--n", 8, 30, "--lists", 20, "--r", 0, 3)
     code, out, err = run(*measured, "--fillers", 0, 0.9)
     assert (code, err) == (0, "")
     assert "the run has no test users; measured on the validation users" in out
     assert "s.e." in out
     assert "no lists with a share of 0.9 not rated: nobody" in out
+    assert "no lists of 30: the ranker does not take them, or nobody has rated so many" in out
     rows = [json.loads(line) for line in (tmp_path / "mine/eval/rerank.jsonl").read_text().splitlines()]
     assert {row["ndcg"] for row in rows} == {1.0}
     assert {row["on"] for row in rows} == {"validation"}

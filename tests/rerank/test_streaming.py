@@ -112,11 +112,31 @@ def test_recommendations_ratings_and_faults(masked, tmp_path):
         list(predict_table(masked, tmp_path / "bad.parquet", tmp_path / "other"))
 
 
+def test_parts_of_faulty_or_empty_rows_have_the_types_of_the_others(masked, tmp_path):
+    rows = [{"user": i, "items": [100, 101], "observed": [103, 102]} for i in range(6)]
+    rows[0]["items"] = rows[1]["items"] = [5]
+    rows[4] = {"user": 4, "items": [], "observed": []}
+    rows[5] = {"user": 5, "items": None, "observed": None}
+    polars.DataFrame(rows).write_parquet(tmp_path / "users.parquet")
+    list(predict_table(masked, tmp_path / "users.parquet", tmp_path / "out", rows=2))
+    schemas = [polars.read_parquet_schema(file) for file in sorted(tmp_path.glob("out/part-*"))]
+    assert schemas[0] == schemas[1] == schemas[2]
+    assert schemas[0]["items"] == polars.List(polars.Int64)
+    assert read(tmp_path / "out")["items"].to_list()[4] == []
+    assert streaming.faulty_rows(tmp_path / "out") == 2
+    asked = polars.DataFrame({"user": ["a"], "observed": [["item 3", "item 5"]]})
+    asked.write_parquet(tmp_path / "more.parquet")
+    list(predict_table(masked, tmp_path / "more.parquet", tmp_path / "recommended", k=2))
+    assert read(tmp_path / "recommended").schema == schemas[0] | {"user": polars.String}
+    with pytest.raises(fr.FactorankError, match="k is 1 to 4, not 9"):  # that is no fault of a row
+        list(predict_table(masked, tmp_path / "more.parquet", tmp_path / "too many", k=9))
+
+
 def test_the_command(masked, users, tmp_path, run):
     masked.save(tmp_path / "mine")
     code, out, err = run("rerank", "predict", "mine", "--users", users, "--out", "answers", "--rows", 20)
     assert code == 0
-    assert "written to answers" in out
+    assert "written to answers; rows with an error: 1\n" in out
     assert "25 of 25 users" in err
     assert len(read(tmp_path / "answers")) == 25
     for options, message in (
