@@ -134,6 +134,7 @@ def evaluate(
         "by": evaluation.query.by,
         "references": evaluation.query.references,
         "on": on,
+        "by_time": evaluation.by_time,
         "seed": evaluation.seed,
     } | trained_facts(ranker)
     return (
@@ -199,6 +200,7 @@ def baseline_rows(
             "method": name,
             **dict.fromkeys(("layout", "code", "objective", "unmask", "nfe")),
             "on": on,
+            "by_time": evaluation.by_time,
             "reads": baseline.reads,
             "settings": json.dumps(own | baseline.settings),
             "fit_seconds": round(time.perf_counter() - started, 2),

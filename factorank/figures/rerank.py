@@ -53,9 +53,11 @@ def rerank_figure(results: AnyPath, path: AnyPath) -> None:
     """The lead over the mean rating in NDCG@10 (@5 for n = 10) of the unobserved items, in points.
 
     Against how many items are observed: a row of panels for each set of data, a panel for each n; means over
-    the seeds. Blue lines are factorank's.
+    the seeds. Blue lines are factorank's. Lists hold rated items alone, where there are such rows.
     """
     rows = [row for row in read_json_lines(results) if row.get("code") in (None, "insertion")]
+    share = min((row.get("fillers", 0) for row in rows), default=0)
+    rows = [row for row in rows if row.get("fillers", 0) == share]
     sets = list(dict.fromkeys(row["data"] for row in rows if row["method"] == BASE))
     if not sets:
         raise FactorankError(f"{results} holds no rows of {BASE}, with which others are compared")

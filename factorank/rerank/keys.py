@@ -7,6 +7,7 @@ listed, nor on who else is asked for.
 import hashlib
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,7 +37,12 @@ def seeds_of(generator: torch.Generator, count: int, device: torch.device | str 
 
 
 def name_identity(name: object) -> int:
-    """The identity of an item that has no number in the catalogue, by its name."""
+    """The identity of an item that has no number in the catalogue, by its name.
+
+    >>> name_identity(np.str_("x")) == name_identity("x")
+    True
+    """
+    name = name.item() if isinstance(name, np.generic) else name
     digest = hashlib.blake2b(repr(name).encode(), digest_size=7).digest()
     return (1 << 60) + int.from_bytes(digest, "big")
 

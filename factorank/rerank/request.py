@@ -51,7 +51,7 @@ def read_request(
     ``pinned`` maps items to their places and joins the list; ``forbidden`` items leave it, and where they are
     observed they are hidden. Both are one for all lists, or a list with one for each.
     """
-    items, observed = at_hand(items), at_hand(observed)
+    items, observed, forbidden = at_hand(items), at_hand(observed), at_hand(forbidden)
     # The ratings of a frame of items are not those of an observed one.
     items = list(items) if isinstance(items, Mapping) else items
     single = is_one_user(items, observed)

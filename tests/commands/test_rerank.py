@@ -93,6 +93,7 @@ def test_fit_predict_and_eval(table, run, tmp_path):
     assert max(map(len, out.splitlines())) <= 80
     rows = [json.loads(line) for line in (tmp_path / "mine/eval/rerank.jsonl").read_text().splitlines()]
     assert {row["method"] for row in rows} == {"factorank", "mean-rating"}
+    assert {row["by_time"] for row in rows} == {False}
     assert (tmp_path / "mine/eval/rerank.png").exists()
     assert (tmp_path / "mine/eval/rerank-calibration.png").exists()
 
@@ -228,6 +229,25 @@ def test_legends_and_labels_lie_within_the_figures(sizes, tmp_path, monkeypatch)
         assert legend.x0 >= page.x0
         assert legend.x1 <= page.x1
         assert legend.y0 >= page.y0
+
+
+def test_lists_with_fillers_are_not_mixed_into_the_figure(tmp_path, monkeypatch):
+    lines = []
+
+    def look(figure, path):
+        lines.extend(line.get_ydata().tolist() for line in figure.axes[0].lines[1:])
+
+    monkeypatch.setattr("factorank.figures.rerank.save", look)
+    common = {"data": "table", "n": 20, "k": 10, "layout": "aligned", "objective": "masked"}
+    scores = {("factorank", 0.0): 0.7, ("factorank", 0.5): 0.1, ("mean-rating", 0.0): 0.6}
+    rows = [
+        common | {"method": method, "fillers": fillers, "r": r, "ndcg_unobserved": score}
+        for (method, fillers), score in (scores | {("mean-rating", 0.5): 0.4}).items()
+        for r in (0, 5)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rerank_figure(tmp_path / "rows.jsonl", tmp_path / "a.png")
+    assert lines[0] == pytest.approx([10.0, 10.0])
 
 
 def test_missing_run(run):

@@ -3,6 +3,7 @@
 import random
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -66,6 +67,8 @@ def test_the_order_of_new_items_changes_nothing(priced):
     new = {name: {"price": 500} for name in "abcd"}  # all alike: only their keys tell them apart
     answers = {tuple(priced.rerank(list(names), new=new).items) for names in ("abcd", "dcba", "bdac")}
     assert len(answers) == 1
+    of_numpy = priced.rerank(np.array(["a", "b", "c", "d"]), new={np.str_(name): new[name] for name in new})
+    assert tuple(of_numpy.items) in answers
     seeds = {
         tuple(priced.rerank("abcd", new=new, generator=torch.Generator().manual_seed(s)).items)
         for s in range(9)
@@ -96,6 +99,10 @@ def test_iterators_are_read_whole(masked):
     assert masked.rerank(name for name in (103, 101, 110)).items == masked.rerank([103, 101, 110]).items
     many = masked.rerank(iter(row) for row in ([103, 101], [105, 106]))
     assert [sorted(answer.items) for answer in many] == [[101, 103], [105, 106]]
+    shown = masked.rerank([103, 101, 110], forbidden=(item for item in (101, 110)))
+    assert shown.items == [103]
+    each = masked.rerank([[103, 101], [105, 106]], forbidden=[iter([101]), iter([105])])
+    assert each.items == [[103], [106]]
 
 
 def test_frames_of_one_user_are_read(masked):
