@@ -28,7 +28,7 @@ class Conditions:
     """What a law is conditional on, for each row of its flattened batch; None where there is nothing.
 
     ``present (rows, n)`` is false where a list has ended, ``fixed (rows, n)`` holds fixed values of the code
-    and -1, ``reference (rows, n)`` the order of the items that the code is relative to.
+    and -1, ``reference (rows, n)`` the items that the model reads as 0..n-1 (see :meth:`whole_reference`).
     """
 
     rows: int
@@ -91,6 +91,12 @@ class Conditions:
         if not cannot_check(counts) and counts.numel() and bool((counts == counts[0]).all()):
             return int(counts[0])
         return counts
+
+    def whole_reference(self, model: "PermutationModel") -> Tensor | None:
+        """The items ``(rows, n)`` or ``(n,)`` that the code is relative to; None where they are 0..n-1."""
+        if self.reference is None or model.reference is None:
+            return model.reference if self.reference is None else self.reference
+        return self.reference[:, model.reference]
 
     def decode(self, model: "PermutationModel", code: Tensor) -> Tensor:
         """The orders of codes ``(samples, rows, n)``; -1 where a list has ended."""
@@ -165,6 +171,8 @@ def relative_to(
     """
     if check:
         _check_reference(model, conditions, reference)
+    if model.place_of is not None:  # what the model reads as its own reference is this one
+        reference = reference[:, model.place_of]
     context, present = conditions.context, conditions.present
     assert context is not None
     index = reference[..., None].expand_as(context.tokens)
@@ -198,8 +206,8 @@ def observing(
 ) -> Conditions:
     """The conditions once the order ``(rows, r)`` of some items, -1 pads, is observed too.
 
-    Where the items are ``movable`` the observed ones are put first in the reference, in the order that the
-    context has them; otherwise they must be the first of the reference already.
+    Where the items are ``movable`` the observed ones are put first in the reference, in the order that it has
+    them; otherwise they must be the first of the reference already.
     """
     if not model.observes:
         raise ModelError(
@@ -212,28 +220,28 @@ def observing(
     if present is not None and conditions.reference is not None:
         present = present.gather(-1, inverse(conditions.reference, check=False))
     orders.check_observed(model, observed, present)
-    counts, items = (observed >= 0).sum(-1), observed
-    if model.place_of is not None:
-        items = torch.where(items < 0, -1, model.place_of[items.clamp(min=0)])
-    places = torch.arange(n, device=observed.device)
+    counts, items, places = (observed >= 0).sum(-1), observed, torch.arange(n, device=observed.device)
     first = places < counts[:, None]
     is_observed = torch.zeros((rows, n + 1), dtype=torch.bool, device=observed.device)
     is_observed = is_observed.scatter_(-1, torch.where(items < 0, n, items), True)[:, :n]
     if movable and _exchangeable(model, conditions.context):
         rest = 1 if conditions.present is None else 1 + (~conditions.present).long()
-        reference = torch.where(is_observed, 0, rest).argsort(dim=-1, stable=True)
+        own = places if model.reference is None else model.reference
+        reference = own[torch.where(is_observed, 0, rest)[:, own].argsort(dim=-1, stable=True)]
         conditions = relative_to(model, conditions, reference, check=False)
         items = _places_in(reference, items)
-    elif conditions.reference is not None:
-        items = _places_in(conditions.reference, items)
-        is_observed = is_observed.gather(-1, conditions.reference)
-        if not bool((is_observed == first).all()):
-            raise ModelError("the reference of a row lists the observed items first, but one here does not")
-    elif not bool((early := (is_observed == first).all(-1)).all()):
-        raise ModelError(
-            "without an aligned context whose items are exchangeable the reference is fixed, and only its"
-            f" first items can be observed; row {int((~early).int().argmax())} of observed holds others"
-        )
+    else:
+        if (whole := conditions.whole_reference(model)) is not None:
+            items = _places_in(whole.expand(rows, n), items)
+            is_observed = is_observed.gather(-1, whole.expand(rows, n))
+        if not bool((early := (is_observed == first).all(-1)).all()):
+            row = int(early.int().argmin())
+            raise ModelError(
+                "the reference of a row lists the observed items first, but one here does not"
+                if conditions.reference is not None
+                else "without an aligned context whose items are exchangeable the reference is fixed, and"
+                f" only its first items can be observed; row {row} of observed holds others"
+            )
     items = torch.nn.functional.pad(items, (0, n - items.shape[-1]), value=-1)
     code = orders.encode(model, torch.where(first, items, places))
     return dataclasses.replace(conditions, fixed=torch.where(first, code, -1))
@@ -246,10 +254,8 @@ def first_fixed(model: "PermutationModel", conditions: Conditions, observed: Ten
     """
     if not model.observes or not (conditions.fixed is None and conditions.present is None):
         return None
-    reference = conditions.reference if model.reference is None else model.reference
-    if reference is None:
-        reference = torch.arange(model.n, device=observed.device)
-    first = reference[..., : len(observed)].sort(-1).values
+    whole, places = conditions.whole_reference(model), torch.arange(model.n, device=observed.device)
+    first = (places if whole is None else whole)[..., : len(observed)].sort(-1).values
     if not bool((first == observed.sort().values).all()):
         return None
     return observing(model, conditions, observed.expand(conditions.rows, -1), movable=False)

@@ -143,18 +143,15 @@ class MaskedLaw(PermutationLaw):
         places = code_places(self.model.code.name, self.log_table().exp())
         if self.model.target == "rank":  # places of items are items at places, seen from the other side
             places = places.mT
-        reference = self.conditions.reference
-        if reference is None and self.model.reference is None:
-            return places
+        reference = self.conditions.whole_reference(self.model)
         if reference is None:
-            reference = self.model.reference
-        assert reference is not None
+            return places
         ranks = inverse(reference, check=False).expand(self.conditions.rows, self.n)
         return places.gather(-2, ranks.view(*self.batch_shape, self.n, 1).expand_as(places))
 
     def _conditioned(self, observed: Tensor, effort: Effort) -> PermutationDistribution | None:
         if self.nfe == 1 and self.model.code.name == "insertion" and self.model.target == "order":
-            reference = self.conditions.reference if self.model.reference is None else self.model.reference
+            reference = self.conditions.whole_reference(self.model)
             if reference is not None:
                 rows = reference.expand(self.conditions.rows, self.n)
                 reference = rows.view(*self.batch_shape, self.n)

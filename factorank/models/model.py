@@ -262,7 +262,8 @@ class PermutationModel(SavedModel):
                 observed.
             fixed: fixed values of the code, ``(*batch, n)``, -1 where free.
             reference: the order of the items that the code is relative to, ``(*batch, n)``, for models whose
-                context is exchangeable; that of the context unless given. Observed items come first in it.
+                context is exchangeable; the model's own, or that of the context, unless given. Observed items
+                come first in it.
             entropy_bound: instead of nfe: each step reveals as many of the most certain positions as keep
                 the bound on what they share, the sum of their entropies less the largest, at or below this
                 many nats (Ben-Hamu et al., 2025). The NFE is what it took: ``nfe_of``, ``sample_with_nfe``.
