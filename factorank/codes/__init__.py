@@ -40,6 +40,12 @@ def code(name: str | Code) -> Code:
     """
     if isinstance(name, Code):
         check_name(name)
+        known = _codes.get(_aliases.get(name.name, name.name))
+        if known is not None and type(other := known()) is not type(name):
+            raise CodeError(
+                f"{type(name).__name__} has the name {name.name!r}, which is that of {other!r}: saved models"
+                " would find that one; give yours another name"
+            )
         return name
     if isinstance(name, type) and issubclass(name, Code):
         raise CodeError(

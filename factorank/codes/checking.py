@@ -8,6 +8,7 @@ from torch import Tensor
 
 from factorank.codes.base import Code, KernelCode
 from factorank.errors import CodeError
+from factorank.kernels.codes import OPERATIONS
 from factorank.lexicographic import permutation_at
 from factorank.permutations import random_permutations
 
@@ -46,6 +47,12 @@ def check_name(code: Code) -> None:
         raise CodeError(
             f"a code has a name, a text by which saved models find it, but {type(code).__name__} {given};"
             ' give the class one: name = "…"'
+        )
+    if isinstance(code, KernelCode) and f"encode-{name}" not in OPERATIONS:
+        kind = type(code)
+        raise CodeError(
+            f"{kind.__name__} is a subclass of {kind.__mro__[1].__name__}, whose operations go by its name; a"
+            " code of one's own is a subclass of factorank.Code with sizes, _encode and _decode"
         )
 
 

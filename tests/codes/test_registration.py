@@ -148,6 +148,23 @@ def test_a_code_without_a_name_makes_no_model():
         fr.PermutationModel(4, Nameless(), width=8, depth=1, heads=2)
 
 
+def test_a_code_with_the_name_of_another_makes_no_model():
+    for name, other in (("insertion", r"Insertion\(\)"), ("right-lehmer", r"Lehmer\(side='right'\)")):
+        same = type("Same", (Mine,), {"name": name})
+        with pytest.raises(fr.CodeError, match=rf"Same has the name '{name}', which is that of {other}"):
+            fr.PermutationModel(4, same(), width=8, depth=1, heads=2)
+    with pytest.raises(fr.CodeError, match=r"Changed has the name 'insertion', which is that of"):
+        fr.PermutationModel(4, type("Changed", (fr.Insertion,), {})(), width=8, depth=1, heads=2)
+
+
+def test_the_librarys_codes_are_not_renamed():
+    renamed = type("Renamed", (fr.Insertion,), {"name": "renamed"})
+    with pytest.raises(fr.CodeError, match="Renamed is a subclass of Insertion, whose operations go by its"):
+        fr.register_code("renamed", renamed)
+    with pytest.raises(fr.CodeError, match=r"a subclass of factorank\.Code with sizes, _encode and _decode"):
+        fr.PermutationModel(4, renamed(), width=8, depth=1, heads=2)
+
+
 def test_a_code_that_fails_beyond_few_items_makes_no_model():
     for n in (6, 7):
         fr.PermutationModel(n, OnlyToSeven(), width=8, depth=1, heads=2)
