@@ -93,6 +93,9 @@ class KeysAndValues:
         if self.keys is None or self.values is None:
             shape = (*key.shape[:2], self.capacity, key.shape[3])
             self.keys, self.values = key.new_empty(shape), value.new_empty(shape)
+        if torch._C._functorch.is_batchedtensor(key) and not torch._C._functorch.is_batchedtensor(self.keys):
+            # The tokens of ``vmap`` differ from here on, those before them did not: a copy for each.
+            self.keys, self.values = self.keys + torch.zeros_like(key), self.values + torch.zeros_like(value)
         stop = self.length + key.shape[2]
         self.keys[:, :, self.length : stop] = key
         self.values[:, :, self.length : stop] = value

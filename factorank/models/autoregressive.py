@@ -140,9 +140,10 @@ class AutoregressiveLaw(PermutationLaw):
         # As long as the values are fixed, all samples of a row are one in the network.
         narrow = torch.Size((1, conditions.rows)) if fixed else lead
         cache, mask = model.network.begin(memory, narrow)
-        code, log_prob = start.repeat(samples, 1, 1), torch.zeros(lead, device=start.device)
+        code = start.repeat(samples, 1, 1)
+        log_prob = torch.zeros(lead, dtype=model.network.head.dtype, device=start.device)
         used = torch.zeros(lead, dtype=torch.int64, device=start.device)
-        yield Step(code.clone(), log_prob, used)
+        yield Step(code, log_prob, used)
         value = torch.full(narrow, model.network.mask_value, device=start.device)
         for position in range(model.n):
             logits = self.unmasking.temper(model.network.step(value, position, memory, cache, mask))
@@ -159,8 +160,9 @@ class AutoregressiveLaw(PermutationLaw):
                 if score:
                     chosen = logits.log_softmax(-1).gather(-1, value[..., None]).squeeze(-1)
                     log_prob = log_prob + torch.where(free, chosen, 0)
-                code[..., position] = value
-            yield Step(code if position == model.n - 1 else code.clone(), log_prob, used + position + 1)
+                parts = code[..., :position], value[..., None], code[..., position + 1 :]
+                code = torch.cat(parts, -1)
+            yield Step(code, log_prob, used + position + 1)
 
     def _leading_fixed(self, conditions: Conditions, start: Tensor) -> int:
         """How many of the first values are fixed in every row."""

@@ -172,6 +172,17 @@ def test_vmap_of_mode_and_of_sample(objective, options):
     assert bool(fr.is_permutation(drawn).all())
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch, about attention in vmap
+@pytest.mark.filterwarnings("ignore:torch.searchsorted")  # about speed as well
+@every_objective
+def test_vmap_of_draws_that_nothing_tells_apart(objective):
+    law = setting(objective, "none")[0].distribution()
+    for randomness in ("different", "same"):
+        drawn = vmap(lambda _: law.sample((50,)), randomness=randomness)(torch.zeros(2))
+        assert bool(fr.is_permutation(drawn).all())
+        assert torch.equal(drawn[0], drawn[1]) == (randomness == "same")
+
+
 class Asked(torch.nn.Module):
     """The log-probability of orders, or the mode, as a module that can be exported."""
 
