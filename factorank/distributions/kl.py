@@ -64,8 +64,8 @@ def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
     if "entropy" in p.estimates:
         return p.estimate("kl_divergence", other=q).value
     raise NotImplementedError(
-        f"there is no closed form for the divergence of {q!r} from {p!r}, and their orders cannot be listed;"
-        " p.estimate('kl_divergence', other=q) estimates it, with an error"
+        f"there is no closed form for the divergence of {q!r} from {p!r}, and no exact sum over all orders;"
+        " p.estimate('kl_divergence', other=q) estimates it, with an error, where q has a log_prob"
     )
 
 

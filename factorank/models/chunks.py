@@ -73,7 +73,7 @@ def score(law: "PermutationLaw", order: Tensor, generator: torch.Generator | Non
                 log_prob = torch.where(agrees, log_prob, -torch.inf)
             parts.setdefault(where.start, []).append(log_prob)
     if not parts:
-        return torch.zeros(shape, device=law.device)
+        return torch.zeros(shape, dtype=law.model.network.head.dtype, device=law.device)
     return torch.cat([torch.cat(part, 0) for part in parts.values()], 1).view(shape)
 
 
@@ -110,7 +110,8 @@ class Sampler:
     """Draws of a law.
 
     Kept for as long as no weight changes: the first evaluation of a masked model, or the encoded items of an
-    autoregressive one, and on a GPU recordings.
+    autoregressive one, and on a GPU recordings. Changes that torch does not count, through ``weight.data`` or
+    a numpy view, are not seen: a law that is made after them is right.
     """
 
     def __init__(self, law: "PermutationLaw") -> None:

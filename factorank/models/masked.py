@@ -225,10 +225,13 @@ class MaskedLaw(PermutationLaw):
         model, mask, temper = self.model, self.model.network.mask_value, self.unmasking.temper
         start, free, blocks = conditions.start(model), conditions.free(model), self.unmasking.blocks
         length = conditions.free_count(model)
-        log_prob = torch.zeros((samples, conditions.rows), device=start.device)
+        lead, dtype = (samples, conditions.rows), model.network.head.dtype
+        log_prob = torch.zeros(lead, dtype=dtype, device=start.device)
         code, used = start.expand(samples, *start.shape), torch.zeros_like(log_prob, dtype=torch.int64)
         code, trust = self._with_certain(code, free.expand_as(code), leading=False), 0.0 * code
         yield Step(code, log_prob, used)
+        if not isinstance(length, Tensor) and length == 0:
+            return
         # Of one block the order does not matter.
         unmask = "left-to-right" if self.nfe == 1 else self.unmask
         listed = listing(free, samples, unmask, generator, self.unmasking.order)

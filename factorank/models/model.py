@@ -19,7 +19,7 @@ from factorank.models.law import PermutationLaw
 from factorank.models.network import Network, checked_sizes
 from factorank.models.saving import SavedModel
 from factorank.models.unmasking import checked_beam, checked_unmasking
-from factorank.permutations import cannot_check
+from factorank.permutations import cannot_check, checked_shape
 
 Objective = Literal["masked", "autoregressive"]
 Masks = Literal["any", "suffix", "all"]
@@ -144,7 +144,7 @@ class PermutationModel(SavedModel):
         return (self.code.name, self.target) in (("insertion", "order"), ("left-lehmer", "rank"))
 
     def noise(
-        self, batch: torch.Size, *, device: torch.device | str, generator: torch.Generator | None = None
+        self, batch: Sequence[int], *, device: torch.device | str, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor] | None:
         """The random numbers of :meth:`loss` for a batch of that shape; None where it needs none.
 
@@ -153,6 +153,8 @@ class PermutationModel(SavedModel):
         """
         if self.causal:
             return None
+        if not isinstance(batch, torch.Size):
+            batch = checked_shape(batch, ModelError)
         return masked.noise(batch, self.n, device, generator)
 
     def loss(

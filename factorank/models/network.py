@@ -106,7 +106,7 @@ class Network(nn.Module):
         if positions is None:
             return self.transformer(x, mask)[:, before:].view(*lead, self.n, self.width)
         where = _as_rows(positions, lead, 1) + before
-        return self.transformer(x, mask, positions=where).view(*lead, -1, self.width)
+        return self.transformer(x, mask, positions=where).view(*lead, where.shape[-1], self.width)
 
     def _embedded(self, code: Tensor) -> Tensor:
         """Codes ``(*rows, n)`` and their places as tokens ``(*rows, n, width)``."""

@@ -134,7 +134,7 @@ class SavedModel(nn.Module):
 
         ``folder`` may also be the name "user/name" of a model on the Hugging Face Hub, where there is no such
         folder; ``revision`` is then a branch, tag or commit. A context encoder is rebuilt from its registered
-        name, or passed in.
+        name, or passed in. The model is in float32, or in float64 where its file is.
         """
         folder = fetched(folder, revision)
         config, weights = read_module(folder, FORMAT, VERSION, SETTINGS, "a factorank model")
@@ -284,6 +284,8 @@ def rebuilt(make: Callable[[], M], weights: dict[str, Tensor], folder: Path) -> 
         except (TypeError, ValueError, RuntimeError, MemoryError, LookupError, AttributeError) as error:
             raise ModelError(f"{folder / CONFIG} describes no such model: {error}") from None
         try:
+            if any(weight.dtype == torch.float64 for weight in weights.values()):
+                module = module.double()
             module.load_state_dict({name: weight.clone() for name, weight in weights.items()})
         except RuntimeError as error:
             raise ModelError(f"the weights in {folder} do not fit its {CONFIG}: {error}") from None

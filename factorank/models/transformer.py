@@ -116,6 +116,11 @@ class Head(nn.Module):
         nn.init.normal_(self.weight, std=0.1 * width**-0.5)
         self.register_buffer("allowed", support, persistent=False)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the logits, whatever the tokens have."""
+        return torch.promote_types(self.weight.dtype, torch.float32)
+
     def log_probs(self, hidden: Tensor, code: Tensor) -> Tensor:
         """The log-probability of each value of codes ``(*rows, n)``, given tokens ``(*rows, n, width)``."""
         return self(hidden).log_softmax(-1).gather(-1, code[..., None]).squeeze(-1)
@@ -123,7 +128,7 @@ class Head(nn.Module):
     def forward(self, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
         """``(*rows, m, width)`` to ``(*rows, m, n)``; ``positions (*rows, m)`` says which, all if None."""
         with torch.autocast(hidden.device.type, enabled=False):
-            wide = torch.promote_types(self.weight.dtype, torch.float32)
+            wide = self.dtype
             weights = (self.norm.weight, self.norm.bias, self.weight, self.bias)
             scale, shift, weight, bias = (tensor.to(wide) for tensor in weights)
             normed = F.layer_norm(hidden.to(wide), self.norm.normalized_shape, scale, shift, self.norm.eps)

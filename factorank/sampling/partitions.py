@@ -71,6 +71,8 @@ class Blocks:
 
     def check(self, length: int | Tensor) -> None:
         """Refuse given sizes that do not sum to the number of free positions, one or ``(rows,)``."""
+        if isinstance(length, Tensor) and not length.numel():
+            return
         if self.sizes is not None and (isinstance(length, Tensor) or sum(self.sizes) != length):
             raise ModelError(
                 f"the sizes of the blocks sum to the number of free positions, which is"
