@@ -68,7 +68,7 @@ def test_the_law_given_the_order_of_any_items(model, observed):
     drawn = law.sample((200,), generator=torch.Generator().manual_seed(0))
     assert all([item for item in order if item in observed] == observed for order in drawn.tolist())
     if len(observed) < N:
-        assert float(law.log_evidence) == pytest.approx(float(kept.sum().log()), rel=1e-4)
+        assert float(law.log_evidence) == pytest.approx(float(kept.sum().log()), rel=1e-4, abs=1e-6)
         again = law.condition([observed[0], observed[-1]])  # says nothing new
         torch.testing.assert_close(
             again.log_prob(EVERY).exp(), law.log_prob(EVERY).exp(), rtol=1e-6, atol=1e-9
