@@ -11,7 +11,13 @@ from factorank.commands._text import command_line, percent, table
 from factorank.errors import FactorankError
 
 Law = Literal[
-    "lehmer-masked", "lehmer-autoregressive", "inline-assignment", "gumbel-sinkhorn", "riffle-diffusion"
+    "lehmer-masked",
+    "lehmer-autoregressive",
+    "inline-assignment",
+    "gumbel-sinkhorn",
+    "riffle-diffusion",
+    "lehmer-drafted",
+    "inline-drafted",
 ]
 Encoder = Literal["convolution", "mlp+neighbours"]
 
@@ -26,14 +32,18 @@ class Laws:
         "inline-assignment",
         "gumbel-sinkhorn",
         "riffle-diffusion",
+        "lehmer-drafted",
+        "inline-drafted",
     )
-    """The laws."""
+    """The laws; those that are drafted have hints, the others none."""
     encoders: tuple[Encoder, ...] = ("convolution", "mlp+neighbours")
     """The encoders of the pieces."""
     grids: tuple[int, ...] = (3, 4, 5, 6)
     """Pieces in a row."""
     lrs: tuple[float, ...] = (1e-3, 2e-3, 4e-4)
     """Learning rates to try; the rows are those of the best on held-out pictures."""
+    rates: Path | None = None
+    """The laws.jsonl of an earlier call on one grid, whose best rates are taken in place of --lrs."""
     seeds: int = 1
     """How many times each."""
     steps: int = 3000
@@ -58,6 +68,7 @@ class Laws:
     def run(self) -> int:
         from factorank.experiments import laws
         from factorank.experiments.record import gather_rows, write_results
+        from factorank.files import read_json_lines
 
         check_jobs(self.jobs)
         check_least("seeds", self.seeds)
@@ -73,6 +84,11 @@ class Laws:
             batch_size=self.batch_size,
             width=self.width,
         )
+        tried: dict[str, Any] = {}
+        if self.rates is not None:
+            earlier = read_json_lines(self.rates)
+            listed = laws.at_rates(listed, earlier)
+            tried = {"lr_tried": earlier[0]["lr_tried"], "lr_chosen_at": laws.chosen_at(earlier)}
         options: dict[str, Any] = {"most": self.most, "until": until, "command": command_line()}
         options["compile"] = self.compile
         failed = 0
@@ -82,7 +98,8 @@ class Laws:
             failed += isinstance(rows, str)
             say(f"{listed[index].name}: {rows if isinstance(rows, str) else outcome(rows)}")
             if rows and not isinstance(rows, str):
-                write_results(self.out / "laws.jsonl", laws.best_rates(gather_rows(self.out, "rows")))
+                gathered = laws.best_rates(gather_rows(self.out, "rows"))
+                write_results(self.out / "laws.jsonl", [row | tried for row in gathered])
         rows = laws.best_rates(gather_rows(self.out, "rows"))
         if not rows:
             raise FactorankError(f"{self.out} holds no rows yet: give more --max-seconds")
@@ -115,7 +132,7 @@ def rows_table(rows: list[dict[str, Any]]) -> str:
     for row in sorted(rows, key=lambda row: (row["encoder"], row["grid"], str(row["code"]), row["method"])):
         kind = (
             row["method"] if row["code"] is None else f"{row['code']} {row['objective'][:6]} {row['decode']}"
-        )
+        ) + (" drafted" if row["hints"] else "")
         shares = [percent(row["solved_identical"], 2), percent(row["pieces_identical"], 2)]
         bits = "" if row["bits"] is None else f"{row['bits']:.2f}"
         end = [f"{row['per_second']:,.0f}", bits, percent(row["stated"]), f"{row['lr']:g}"]

@@ -10,16 +10,21 @@ optimizer, without hints:
 * the inline code at one evaluation, decoded by assignment;
 * Gumbel-Sinkhorn and riffle diffusion.
 
+Two more laws have hints, which the others lack: the Lehmer and the inline code, *drafted*. Their encoder
+learns the slot of each piece, and the network corrects the code of that draft.
+
 Every one is trained with several learning rates, and the rows are of the one that solves the most of the
-held-out pictures. Beside the shares, a row has the bits of the right order and how well the law knows
-itself: ``stated`` is the mean probability that it gives to its own answer, and ``calibration_error`` the mean
-distance between that and the share that is right, over ten groups of equal size.
+held-out pictures; or the rate is chosen once for each law and encoder, on one grid (:func:`at_rates`).
+Beside the shares, a row has the bits of the right order and how well the law knows itself: ``stated`` is the
+mean probability that it gives to its own answer, and ``calibration_error`` the mean distance between that and
+the share that is right, over ten groups of equal size.
 """
 
 import math
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -30,8 +35,9 @@ from torch import Tensor
 from factorank.assignment import best_assignment
 from factorank.baselines import RiffleDiffusion
 from factorank.data.picture_sets import Pictures
+from factorank.errors import FactorankError
 from factorank.experiments import record
-from factorank.experiments.jigsaw import Scoring, score
+from factorank.experiments.jigsaw import Scoring, described, score
 from factorank.files import read_json_lines
 from factorank.jigsaw import JigsawSetting, Search, learn, setting
 from factorank.jigsaw.evaluation import pieces_alike, scores
@@ -46,6 +52,8 @@ LAWS: dict[str, dict[str, Any]] = {
     "inline-assignment": {"code": "inline", "objective": "masked"},
     "gumbel-sinkhorn": {"method": "gumbel-sinkhorn"},
     "riffle-diffusion": {"method": "riffle-diffusion"},
+    "lehmer-drafted": {"code": "lehmer", "objective": "masked", "hints": 1.0},
+    "inline-drafted": {"code": "inline", "objective": "masked", "hints": 1.0},
 }
 ENCODERS = ("convolution", "mlp+neighbours")
 EQUAL: dict[str, Any] = {"hints": 0.0, "optimizer": "adamw", "augment": "crop+flip", "ema": 0.999}
@@ -65,7 +73,7 @@ def settings(
     """Every law with every encoder, grid, learning rate and seed: the first rate of all comes first."""
     return [
         setting(
-            label=f"laws-{encoder}-lr{lr:g}",
+            label=f"{law}-{encoder}-lr{lr:g}",
             encoder=encoder,
             grid=grid,
             lr=lr,
@@ -79,6 +87,42 @@ def settings(
         for encoder in encoders
         for law in laws
     ]
+
+
+LAW = ("method", "code", "objective", "hints")
+"""The entries of a row that name its law."""
+
+
+def at_rates(listed: Sequence[JigsawSetting], rows: Sequence[dict[str, Any]]) -> list[JigsawSetting]:
+    """Each setting once, at the learning rate that the rows of an earlier call have for its law and encoder.
+
+    The rows are those of :func:`best_rates`, of one grid.
+    """
+    grids = sorted({row["grid"] for row in rows})
+    if len(grids) != 1:
+        raise FactorankError(f"{{parameter}} holds rows of one grid, not of {grids}", parameter="rates")
+    rates = {tuple(row[key] for key in (*LAW, "encoder")): row["lr"] for row in rows}
+    chosen: dict[str, JigsawSetting] = {}
+    for each in listed:
+        named = described(each)
+        kind = tuple(named[key] for key in (*LAW, "encoder"))
+        if kind not in rates:
+            raise FactorankError(
+                f"{{parameter}} holds no rate of {', '.join(map(str, kind))}", parameter="rates"
+            )
+        label = each.label.rpartition("-lr")[0] + f"-lr{rates[kind]:g}"
+        at_rate = replace(each, lr=rates[kind], label=label)
+        chosen[at_rate.name] = at_rate
+    return list(chosen.values())
+
+
+def chosen_at(rows: Sequence[dict[str, Any]]) -> str:
+    """Where the rates of these rows were chosen, in words.
+
+    >>> chosen_at([{"grid": 4, "trained_steps": 1000}])
+    '4x4, 1000 steps'
+    """
+    return f"{rows[0]['grid']}x{rows[0]['grid']}, {rows[0]['trained_steps']} steps"
 
 
 def run(
@@ -124,7 +168,7 @@ def best_rates(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     solved: dict[tuple[Any, ...], dict[float, list[float]]] = {}
 
     def kind(row: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(row[key] for key in ("method", "code", "objective", "encoder", "grid"))
+        return tuple(row[key] for key in (*LAW, "encoder", "grid"))
 
     for row in rows:
         if row["split"] == "held_out":
@@ -144,7 +188,7 @@ def measure(chosen: JigsawSetting, model: JigsawModel, pictures: Tensor) -> Iter
         decode = "assignment" if row["assign"] else "mode"
         row = row | {"experiment": "laws", "decode": decode} | likelihood(chosen, model, pictures)
         yield row
-    if isinstance(model, PermutationModel) and model.code.name == "lehmer" and model.objective == "masked":
+    if isinstance(model, PermutationModel) and model.code.factorized and model.objective == "masked":
         started = time.perf_counter()
         order, pieces = scrambled(pictures, chosen.grid, direction=chosen.direction_used)
         solution = torch.cat([by_marginals(model, some) for some in pieces.split(AT_ONCE)])

@@ -4,6 +4,7 @@ from typing import Any
 
 from factorank.figures.drawing import (
     BLUE,
+    GREEN,
     GREY,
     METHOD_STYLES,
     SKY,
@@ -18,12 +19,14 @@ from factorank.figures.drawing import (
 from factorank.files import read_json_lines
 
 STYLES: dict[tuple[Any, ...], tuple[str, str, str, str]] = {
-    ("lehmer", "masked", "mode"): ("Lehmer", BLUE, "o", "-"),
-    ("lehmer", "masked", "marginals"): ("Lehmer, marginals", SKY, "s", "--"),
-    ("lehmer", "autoregressive", "mode"): ("Lehmer, autoregressive", VERMILION, "^", "-."),
-    ("inline", "masked", "assignment"): ("inline + assignment", GREY, "v", "-"),
+    ("lehmer", "masked", "mode", False): ("Lehmer", BLUE, "o", "-"),
+    ("lehmer", "masked", "marginals", False): ("Lehmer, marginals", SKY, "s", "--"),
+    ("lehmer", "masked", "marginals", True): ("Lehmer, drafted, marginals", GREEN, "s", "-"),
+    ("lehmer", "autoregressive", "mode", False): ("Lehmer, autoregressive", VERMILION, "^", "-."),
+    ("inline", "masked", "assignment", False): ("inline + assignment", GREY, "v", "-"),
+    ("inline", "masked", "assignment", True): ("inline, drafted", GREY, "D", ":"),
 }
-"""Label, colour, marker and line, by code, objective and decoding."""
+"""Label, colour, marker and line, by code, objective, decoding, and whether there is a draft."""
 
 
 @of_results
@@ -60,9 +63,13 @@ def _series(rows: list[dict[str, Any]]) -> list[tuple[str, str, str, str, list[t
     """Label, colour, marker, line and the points ``(grid, percent solved)`` of each law."""
     series = []
     for kind, style in STYLES.items():
-        chosen = [row for row in rows if (row["code"], row["objective"], row["decode"]) == kind]
+        chosen = [row for row in rows if _kind(row) == kind]
         series.append((*style, means(chosen, "grid", "solved_identical", 100)))
     for method, (label, colour, mark) in METHOD_STYLES.items():
         chosen = [row for row in rows if row["method"] == method]
         series.append((label, colour, mark, "--", means(chosen, "grid", "solved_identical", 100)))
     return [each for each in series if each[-1]]
+
+
+def _kind(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["code"], row["objective"], row["decode"], row["hints"] > 0

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from factorank.cli import main
+from factorank.errors import FactorankError
 from factorank.experiments import jigsaw, laws
 from factorank.files import read_json_lines
 from factorank.jigsaw import new_model, puzzles_per_second
@@ -22,8 +23,12 @@ def quick(monkeypatch):
 
 
 def test_everything_but_law_encoder_grid_and_rate_is_equal():
-    listed = laws.settings()
+    equal = [law for law in laws.LAWS if not law.endswith("drafted")]
+    listed = laws.settings(equal)
     assert len({each.name for each in listed}) == len(listed) == 5 * 2 * 4 * 3
+    assert len({each.name for each in laws.settings()}) == 7 * 2 * 4 * 3
+    drafted = laws.settings(["lehmer-drafted", "inline-drafted"])
+    assert {(each.hints, each.optimizer, each.steps) for each in drafted} == {(1.0, "adamw", 3000)}
     free = {"label", "method", "code", "objective", "encoder", "grid", "lr"}
     for each in listed:
         assert {name for name, value in vars(each).items() if value != getattr(listed[0], name)} <= free
@@ -34,7 +39,8 @@ def test_everything_but_law_encoder_grid_and_rate_is_equal():
 def test_a_run_gives_rows_of_both_splits_and_is_not_repeated(law, tmp_path):
     (chosen,) = laws.settings([law], ["mlp+neighbours"], [2], [1e-3], steps=2, **SMALL)
     rows = laws.run(chosen, tmp_path, PICTURES, most=8, device="cpu")
-    decoded = {"lehmer-masked": ["mode", "marginals"], "inline-assignment": ["assignment"]}.get(law, ["mode"])
+    decoded = ["mode", "marginals"] if law in ("lehmer-masked", "lehmer-drafted") else ["mode"]
+    decoded = ["assignment"] if law.startswith("inline") else decoded
     assert [(row["split"], row["decode"]) for row in rows] == list(
         itertools.product(("held_out", "test"), decoded)
     )
@@ -65,6 +71,7 @@ def test_marginals_maximise_the_expected_number_of_right_pieces():
 
 def test_the_rate_is_chosen_on_held_out_pictures():
     base = {"method": "factorank", "code": "lehmer", "objective": "masked", "encoder": "mlp", "grid": 3}
+    base |= {"hints": 0.0}
     rows = [
         base | {"lr": lr, "split": split, "solved_identical": solved}
         for lr, split, solved in (
@@ -108,3 +115,56 @@ def test_a_law_that_is_sure_and_right_is_calibrated():
     assert laws.calibration_error(sure, torch.ones(10, dtype=torch.bool)) == 0
     assert laws.calibration_error(sure, torch.zeros(10, dtype=torch.bool)) == 1
     assert laws.calibration_error(torch.full((4,), 0.5), torch.tensor([True, False, True, False]), 2) == 0
+
+
+def test_rates_of_one_grid_are_those_of_every_grid():
+    """Each law and encoder has its own rate; grids, seeds and the rest are as listed."""
+    row = {
+        "method": "factorank",
+        "code": "lehmer",
+        "objective": "masked",
+        "encoder": "convolution",
+        "grid": 4,
+    }
+    rows = [row | {"hints": 0.0, "lr": 4e-4}, row | {"hints": 1.0, "lr": 2e-3}]
+    rows.append(
+        row | {"method": "gumbel-sinkhorn", "code": None, "objective": None, "hints": 0.0, "lr": 1e-3}
+    )
+    names = ["lehmer-masked", "lehmer-drafted", "gumbel-sinkhorn"]
+    listed = laws.settings(names, ["convolution"], (3, 5), (1e-3, 3e-3), (0, 1))
+    chosen = laws.at_rates(listed, rows)
+    assert len(chosen) == 3 * 2 * 2
+    rates = {"lehmer-masked": 4e-4, "lehmer-drafted": 2e-3, "gumbel-sinkhorn": 1e-3}
+    for each in chosen:
+        law = each.label.partition("-convolution")[0]
+        assert each.lr == rates[law]
+        assert each.label.endswith(f"-lr{rates[law]:g}")
+    assert {(each.grid, each.seed) for each in chosen} == {(3, 0), (3, 1), (5, 0), (5, 1)}
+    with pytest.raises(FactorankError, match=r"holds no rate of factorank, lehmer, masked, 0\.0, conv"):
+        laws.at_rates(listed, rows[1:])
+    with pytest.raises(FactorankError, match=r"rows of one grid, not of \[3, 4\]"):
+        laws.at_rates(listed, [*rows, rows[0] | {"grid": 3}])
+
+
+def test_the_command_takes_the_rates_of_an_earlier_call(tmp_path, monkeypatch):
+    monkeypatch.setattr("factorank.jigsaw.cifar10", lambda folder: PICTURES)
+    command = [
+        "laws",
+        "--laws",
+        "inline-assignment",
+        "--encoders",
+        "convolution",
+        "--steps",
+        "2",
+        "--most",
+        "6",
+    ]
+    command += ["--batch-size", "4", "--width", "8"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert main([*command, "--grids", "2", "--lrs", "1e-3", "2e-3", "--out", str(first)]) == 0
+    (tuned,) = read_json_lines(first / "laws.jsonl")
+    rates = ["--rates", str(first / "laws.jsonl")]
+    assert main([*command, "--grids", "2", "4", *rates, "--out", str(second)]) == 0
+    rows = read_json_lines(second / "laws.jsonl")
+    assert [(row["grid"], row["lr"]) for row in rows] == [(2, tuned["lr"]), (4, tuned["lr"])]
+    assert {(row["lr_tried"], row["lr_chosen_at"]) for row in rows} == {("0.001, 0.002", "2x2, 2 steps")}

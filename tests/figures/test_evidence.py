@@ -58,11 +58,12 @@ def test_several_right_answers(tmp_path, monkeypatch):
 
 
 def test_laws(tmp_path, monkeypatch):
-    rows = []
+    rows, about = [], {"encoder": "mlp", "hints": 0.0}
     for grid, ours, theirs in ((3, 0.9, 0.8), (4, 0.7, 0.75)):
         for decode in ("mode", "marginals"):
-            rows.append(OURS | {"encoder": "mlp", "grid": grid, "decode": decode, "solved_identical": ours})
-        rows.append(BASELINE | {"encoder": "mlp", "grid": grid, "decode": "mode", "solved_identical": theirs})
+            rows.append(OURS | about | {"grid": grid, "decode": decode, "solved_identical": ours})
+        rows.append(OURS | about | {"grid": grid, "decode": "mode", "solved_identical": 1.0, "hints": 1.0})
+        rows.append(BASELINE | about | {"grid": grid, "decode": "mode", "solved_identical": theirs})
     solved, lead = drawn("laws", rows, tmp_path, monkeypatch).axes
     assert {text.get_text() for text in solved.texts} == {"Lehmer", "Lehmer, marginals", "Gumbel-Sinkhorn"}
     assert lead.lines[0].get_ydata().tolist() == [pytest.approx(10), pytest.approx(-5)]
