@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,6 +63,8 @@ class Laws:
     """Pass the loss through torch.compile: quicker steps after a slow beginning."""
     jobs: int = 1
     """How many runs go side by side, each in a process of its own."""
+    alone: bool = False
+    """Train nothing: measure the puzzles a second of finished runs again, one after the other."""
     out: Path = Path("runs/laws")
     """The folder for the runs and laws.jsonl."""
 
@@ -90,11 +93,10 @@ class Laws:
             listed = laws.at_rates(listed, earlier)
             tried = {"lr_tried": earlier[0]["lr_tried"], "lr_chosen_at": laws.chosen_at(earlier)}
         options: dict[str, Any] = {"most": self.most, "until": until, "command": command_line()}
-        options["compile"] = self.compile
-        failed = 0
-        for index, rows in finished(
-            work, [(each, self.out, self.data, options) for each in listed], self.jobs
-        ):
+        options |= {"compile": self.compile, "shared": self.jobs > 1}
+        failed, jobs = 0, 1 if self.alone else self.jobs
+        todo = [(each, self.out, self.data, options, self.alone) for each in listed]
+        for index, rows in finished(work, todo, jobs):
             failed += isinstance(rows, str)
             say(f"{listed[index].name}: {rows if isinstance(rows, str) else outcome(rows)}")
             if rows and not isinstance(rows, str):
@@ -107,15 +109,26 @@ class Laws:
         return 1 if failed else 0
 
 
-def work(setting: Any, out: Path, data: Path | None, options: dict[str, Any]) -> list[dict[str, Any]] | str:
+def work(
+    setting: Any, out: Path, data: Path | None, options: dict[str, Any], alone: bool
+) -> list[dict[str, Any]] | str:
     """One run, in a process of its own: its rows, or why it failed, which does not stop the others."""
     from factorank.experiments import laws
-    from factorank.jigsaw import cifar10
 
     try:
-        return laws.run(setting, out, cifar10(data), **options)
+        if alone:
+            return laws.time_alone(setting, out, pictures_of(data))
+        return laws.run(setting, out, pictures_of(data), **options)
     except (FactorankError, RuntimeError) as error:
         return f"failed: {' '.join(str(error).split())[:500]}"
+
+
+@cache
+def pictures_of(data: Path | None) -> Any:
+    """CIFAR-10, read once by each process."""
+    from factorank.jigsaw import cifar10
+
+    return cifar10(data)
 
 
 def outcome(rows: list[dict[str, Any]]) -> str:

@@ -23,8 +23,9 @@ the share that is right, over ten groups of equal size.
 import math
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -39,7 +40,7 @@ from factorank.errors import FactorankError
 from factorank.experiments import record
 from factorank.experiments.jigsaw import Scoring, described, score
 from factorank.files import read_json_lines
-from factorank.jigsaw import JigsawSetting, Search, learn, setting
+from factorank.jigsaw import JigsawSetting, Search, learn, load_any, puzzles_per_second, setting
 from factorank.jigsaw.evaluation import pieces_alike, scores
 from factorank.jigsaw.model import JigsawModel
 from factorank.jigsaw.puzzles import scrambled
@@ -57,7 +58,7 @@ LAWS: dict[str, dict[str, Any]] = {
 }
 ENCODERS = ("convolution", "mlp+neighbours")
 EQUAL: dict[str, Any] = {"hints": 0.0, "optimizer": "adamw", "augment": "crop+flip", "ema": 0.999}
-AT_ONCE = 250
+AT_ONCE = 500
 """Puzzles whose law is asked at once."""
 
 
@@ -132,6 +133,7 @@ def run(
     *,
     most: int | None = None,
     until: float | None = None,
+    shared: bool = False,
     command: str = "factorank.experiments.laws.run",
     **options: Any,
 ) -> list[dict[str, Any]]:
@@ -139,7 +141,8 @@ def run(
 
     There are no rows of a run that has not come to its end: it stops at the time ``until`` (as
     ``time.time()`` tells it), with a checkpoint, and does not begin after it. ``most`` pictures of each split
-    are scored at most. ``options`` go to :func:`factorank.jigsaw.learn`.
+    are scored at most. ``shared`` tells the rows that other runs use the device. ``options`` go to
+    :func:`factorank.jigsaw.learn`.
     """
     folder, facts = out / chosen.name, {"setting": chosen, "most": most}
     if not record.measured_already(folder, facts):
@@ -149,8 +152,8 @@ def run(
         model, result = learn(chosen, pictures, folder / "run", max_seconds=left, watch_every=None, **options)
         if chosen.steps is not None and result.steps < chosen.steps:
             return []
-        about = {"trained_steps": result.steps, "train_seconds": round(result.seconds, 1)}
-        about |= {"data": pictures.source} | record.provenance(command)
+        about: dict[str, Any] = {"trained_steps": result.steps, "train_seconds": round(result.seconds, 1)}
+        about |= {"shared_gpu": shared, "data": pictures.source} | record.provenance(command)
         rows = []
         for split in ("held_out", "test"):
             tested = getattr(pictures, split)[:most].to(next(model.parameters()).device)
@@ -158,6 +161,30 @@ def run(
         record.write_measured(folder, facts, rows)
         shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
     return read_json_lines(folder / "rows.jsonl")
+
+
+def time_alone(chosen: JigsawSetting, out: Path, pictures: Pictures) -> list[dict[str, Any]]:
+    """Measure the puzzles a second of a finished run again, now that nothing else uses the device.
+
+    Gives its rows, which are rewritten; none if it has not come to its end.
+    """
+    file = out / chosen.name / "rows.jsonl"
+    if not file.exists():
+        return []
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, tested = load_any(chosen.grid, file.parent / "run").to(device), pictures.test.to(device)
+    rows = [row | {"shared_gpu": False} for row in read_json_lines(file)]
+    for way in sorted({row["decode"] == "marginals" for row in rows}):
+        solver: Callable[[Tensor], Tensor] = partial(solve_puzzles, model)
+        if way:
+            assert isinstance(model, PermutationModel)
+            solver = partial(by_marginals, model)
+        rate = round(puzzles_per_second(solver, tested, chosen.grid, batch_size=AT_ONCE), 1)
+        for row in rows:
+            if (row["decode"] == "marginals") == way:
+                row |= {"per_second": rate, "solve_batch": AT_ONCE}
+    record.write_results(file, rows)
+    return rows
 
 
 def best_rates(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

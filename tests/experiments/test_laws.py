@@ -1,7 +1,6 @@
 """Laws at equal encoders: the table of settings, the rows of tiny runs, and the choice of the rate."""
 
 import itertools
-from functools import partial
 
 import pytest
 import torch
@@ -19,7 +18,11 @@ SMALL = {"width": 8, "depth": 1, "heads": 2, "batch_size": 4}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Speed is measured on one small batch."""
-    monkeypatch.setattr(jigsaw, "puzzles_per_second", partial(puzzles_per_second, batch_size=8, seconds=0))
+    small = {"batch_size": 8, "seconds": 0}
+    for module in (jigsaw, laws):
+        monkeypatch.setattr(
+            module, "puzzles_per_second", lambda *given, **_: puzzles_per_second(*given, **small)
+        )
 
 
 def test_everything_but_law_encoder_grid_and_rate_is_equal():
@@ -52,6 +55,12 @@ def test_a_run_gives_rows_of_both_splits_and_is_not_repeated(law, tmp_path):
         assert not any(isinstance(value, dict | list) for value in row.values())
     assert laws.run(chosen, tmp_path, PICTURES, most=8, device="cpu") == rows
     assert laws.run(chosen, tmp_path / "other", PICTURES, until=0.0) == []
+    alone = laws.time_alone(chosen, tmp_path, PICTURES)
+    changed = {"per_second", "solve_batch"}
+    kept = [{name: value for name, value in row.items() if name not in changed} for row in alone]
+    assert kept == [{name: value for name, value in row.items() if name not in changed} for row in rows]
+    assert laws.run(chosen, tmp_path, PICTURES, most=8, device="cpu") == alone
+    assert laws.time_alone(chosen, tmp_path / "other", PICTURES) == []
 
 
 def test_marginals_maximise_the_expected_number_of_right_pieces():
@@ -85,7 +94,7 @@ def test_the_rate_is_chosen_on_held_out_pictures():
 
 
 def test_the_command_writes_a_table(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("factorank.jigsaw.cifar10", lambda folder: PICTURES)
+    monkeypatch.setattr("factorank.commands.laws.pictures_of", lambda folder: PICTURES)
     command = [
         "laws",
         "--laws",
@@ -147,7 +156,7 @@ def test_rates_of_one_grid_are_those_of_every_grid():
 
 
 def test_the_command_takes_the_rates_of_an_earlier_call(tmp_path, monkeypatch):
-    monkeypatch.setattr("factorank.jigsaw.cifar10", lambda folder: PICTURES)
+    monkeypatch.setattr("factorank.commands.laws.pictures_of", lambda folder: PICTURES)
     command = [
         "laws",
         "--laws",
