@@ -2,6 +2,9 @@
 
     python -m benchmarks.speculative --data ml-1m --models runs/speculative [--device cuda] [--seconds 300]
 
+With ``--train masked`` that ranker alone is trained and nothing is measured, so that both may train side by
+side before a third call measures. ``--data`` is also a file of ``Ratings.save``, which needs no polars.
+
 Two rankers of lists of n films are trained on MovieLens-1M, or loaded if ``--models`` holds them: an
 autoregressive and a masked one, of the same size and with references drawn at random. Their laws at n
 evaluations, given the order of r films of users not trained on, are then sampled as they are and with drafts:
@@ -53,6 +56,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--models", required=True, help="folder of the trained rankers")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=300.0, help="of training, for each of the two")
+    parser.add_argument("--train", choices=OBJECTIVES, help="train this ranker and stop")
+    parser.add_argument("--enough", type=float, default=1.0, help="seconds of sampling for each row")
     parser.add_argument("--preset", default="default", help="of the rankers' network")
     parser.add_argument("--n", type=int, default=50)
     parser.add_argument("--observed", type=int, nargs="+", default=[0, 10])
@@ -60,6 +65,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", default=None, help="a results file to write")
     options = parser.parse_args(arguments)
     users = split_users(load_ratings(options.data))
+    if options.train is not None:
+        ranker(options.train, users, options)
+        return 0
     models = {objective: ranker(objective, users, options) for objective in OBJECTIVES}
     lists = draw_lists(users["test"], options.n, lists=max(512, *options.lists))
     folders = {options.data: "DIR", options.models: "runs/speculative", options.out: "FILE"}
@@ -123,7 +131,7 @@ def measured(
             _, nfe = now.sample_with_nfe()
             report = now.sample_with_report()[1] if draft is not None else None
             started = time.perf_counter()
-            took = seconds(partial(drawn, law), device, enough=1.0)
+            took = seconds(partial(drawn, law), device, enough=options.enough)
             yield {
                 "code": model.code.name, "objective": objective, "unmask": unmask, "nfe": now.nfe,
                 "n": options.n, "r": r, "lists": count,
