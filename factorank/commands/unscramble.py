@@ -8,7 +8,6 @@ import tyro
 
 from factorank.commands._options import Unmask, check_least
 from factorank.commands._text import command_line, percent, table
-from factorank.errors import FactorankError
 from factorank.signals import exit_code
 
 if TYPE_CHECKING:
@@ -37,13 +36,16 @@ class Unscramble:
     model: Path | None = None
     """The folder of a trained model or of its run; the one that is shipped unless given."""
     train: bool = False
-    """Train the model anew and measure it; minutes on one core."""
+    """Train the model anew and measure it: minutes on a GPU, which it uses where there is one, and many hours
+    on a CPU."""
     steps: int | None = None
     """Training steps, if other than the usual."""
     max_seconds: float | None = None
     """Stop training after this much time; the same command goes on with it."""
     words: Path | None = None
     """A list of words, one a line, instead of the one that is shipped."""
+    spelling: Path | None = None
+    """With --train: a larger list, such as /usr/share/dict/american-english-huge, to learn spelling from."""
     out: Path = Path("runs/unscramble")
     """With --train: the folder for the run, the model and unscramble.jsonl."""
 
@@ -109,32 +111,17 @@ class Unscramble:
 
     def fit(self, words: list[str]) -> "PermutationModel | None":
         """Train, measure and save; None if it was interrupted."""
-        import torch
-
+        from factorank.data.words import dictionary_words
         from factorank.experiments import unscramble
-        from factorank.experiments.record import provenance, write_results
-        from factorank.files import write_whole
-        from factorank.unscramble import load
 
         size = unscramble.UnscrambleSize(**({} if self.steps is None else {"steps": self.steps}))
-        listed = "\n".join(words) + "\n"
-        before = self.out / "words.txt"  # a run goes on with the words it began with
-        if before.is_file() and before.read_text(encoding="utf-8") != listed:
-            raise FactorankError(f"{self.out} holds a run with other words; choose another --out")
-        self.out.mkdir(parents=True, exist_ok=True)
-        write_whole(before, listed)
-        model, result = unscramble.learn(
-            words, size, self.out / "run", seed=self.seed, max_seconds=self.max_seconds, device="cpu"
+        more = [] if self.spelling is None else dictionary_words(self.spelling)
+        model, rows = unscramble.run(
+            words, size, self.out, command_line(), more=more, seed=self.seed, max_seconds=self.max_seconds
         )
-        if result.stopped == "interrupted":
+        if model is None:
             print(f"stopped; the same command goes on from {self.out}")
             return None
-        model.save_pretrained(self.out / "model", torch.float16)  # half the size
-        model = load(self.out / "model")  # what is measured is what is saved
-        about = {"train_seconds": round(result.seconds, 1), "trained_steps": result.steps}
-        about |= provenance(command_line())
-        rows = [row | about for row in unscramble.score(model, words, size, seed=self.seed)]
-        write_results(self.out / "unscramble.jsonl", rows)
         print(scores_table(rows))
         print(f"\nwritten to {self.out}: model, unscramble.jsonl")
         return model
@@ -142,10 +129,11 @@ class Unscramble:
 
 def scores_table(rows: list[dict[str, Any]]) -> str:
     """What real words get, in percent."""
-    header = ["letters", "unmask", "nfe", "real words %", "all anagrams %"]
+    header = ["letters", "length", "unmask", "nfe", "real words %", "all anagrams %"]
     lines = [
-        [row["letter_sets"], row["unmask"], row["nfe"], percent(row["real"]), percent(row["all_anagrams"])]
+        [row["letter_sets"], row["length"] or "all", row["unmask"], row["nfe"]]
+        + [percent(row[name]) for name in ("real", "all_anagrams")]
         for row in rows
     ]
     title = "Probability of real words, and how often every anagram of a set has a tenth of\nits share"
-    return f"{title} or more\n\n{table(header, lines, 'll')}"
+    return f"{title} or more\n\n{table(header, lines, 'lrl')}"

@@ -1,6 +1,6 @@
 """English words and their anagrams: a shipped list, and functions that turn a list into training data.
 
-The list holds the lower-case words of 3 to 7 letters of Debian's ``wamerican-small``, made from SCOWL, whose
+The list holds the lower-case words of 3 to 9 letters of Debian's ``wamerican-small``, made from SCOWL, whose
 notice is in ``words.notice.txt`` beside it.
 """
 
@@ -30,6 +30,19 @@ def read_words(path: str | os.PathLike[str] = SHIPPED) -> list[str]:
     if not words:
         raise FactorankError(f"{path}: there is no word in it")
     return list(dict.fromkeys(words))
+
+
+def dictionary_words(path: str | os.PathLike[str], lengths: tuple[int, int] = (3, 9)) -> list[str]:
+    """The words of a system's dictionary, such as ``/usr/share/dict/words``, that are like those of the list.
+
+    They have 3 to 9 letters, all of a..z: no names, abbreviations, apostrophes or accents.
+    """
+    least, most = lengths
+    listed = dict.fromkeys(read_text(path).split())
+    words = [word for word in listed if least <= len(word) <= most and set(word) <= set(LETTERS)]
+    if not words:
+        raise FactorankError(f"{path}: there is no word of {least} to {most} letters a..z in it")
+    return words
 
 
 def anagram_sets(words: Iterable[str]) -> dict[str, list[str]]:

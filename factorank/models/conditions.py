@@ -114,17 +114,6 @@ class Conditions:
         return orders.encoded(model, order, check_rows=False)[0]
 
 
-def first_logits(model: "PermutationModel", conditions: Conditions) -> Tensor:
-    """What a masked model predicts, ``(rows, n, values)``, before anything is revealed.
-
-    All samples of a row are alike then: one evaluation serves them, and is kept.
-    """
-    if conditions.first_logits is None:
-        hidden = model.network.hidden(conditions.start(model), conditions.context, conditions.present)
-        conditions.first_logits = model.network.head(hidden)
-    return conditions.first_logits
-
-
 def conditions_for(
     model: "PermutationModel",
     context: Any,

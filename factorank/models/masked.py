@@ -12,10 +12,11 @@ from factorank.distributions.conditioning.rules import Effort, condition
 from factorank.distributions.places import code_places, has_places
 from factorank.distributions.rim import RIM
 from factorank.models.chunks import aligned, chunks
-from factorank.models.conditions import Conditions, first_logits
+from factorank.models.conditions import Conditions
 from factorank.models.context import EncodedContext
 from factorank.models.law import PermutationLaw
 from factorank.models.network import evaluating
+from factorank.models.predictions import first_logits, logits_at
 from factorank.models.unmasking import Step, Unmasking, fitting, last
 from factorank.permutations import cannot_check, inverse
 from factorank.sampling.choosers import Chooser, Greedy, Replay
@@ -249,9 +250,7 @@ class MaskedLaw(PermutationLaw):
             if shared:
                 logits = temper(first_logits(model, conditions))
             else:
-                where = positions if static else None
-                hidden = model.network.hidden(code, conditions.context, conditions.present, where)
-                logits = temper(model.network.head(hidden, where))
+                logits = temper(logits_at(model, conditions, code, positions if static else None))
             if not static:
                 positions, inside = self._choose(logits, remaining, length, step)
                 logits = logits if shared else _take(logits, positions)
@@ -287,8 +286,7 @@ class MaskedLaw(PermutationLaw):
         inside = free.gather(-1, positions)
         kept = code.gather(-1, positions)
         hidden = code.scatter(-1, positions, torch.where(inside, model.network.mask_value, kept))
-        hidden = model.network.hidden(hidden, conditions.context, conditions.present, positions)
-        logits = self.unmasking.temper(model.network.head(hidden, positions))
+        logits = self.unmasking.temper(logits_at(model, conditions, hidden, positions))
         values = torch.where(inside, chooser.values(logits, positions), kept)
         chosen = logits.log_softmax(-1).gather(-1, values[..., None]).squeeze(-1)
         return code.scatter(-1, positions, values), trust.scatter(-1, positions, chosen)

@@ -51,7 +51,12 @@ def export_letters(folder: Path, model: PermutationModel | None = None) -> dict[
         outputs=["logits"],
     )
     (folder / "words.txt").write_text("\n".join(read_words()) + "\n", encoding="utf-8")
-    return {"longest": model.n, "shortest": SHORTEST, "code": model.code.name}
+    return {
+        "longest": model.n,
+        "shortest": SHORTEST,
+        "code": model.code.name,
+        "alphabetical": getattr(model.context, "alphabetical", False),
+    }
 
 
 class Values(nn.Module):

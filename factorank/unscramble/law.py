@@ -82,10 +82,17 @@ def word_probabilities(
 def law_of_letters(
     model: PermutationModel, letters: Sequence[str], nfe: int | None, unmask: str
 ) -> PermutationLaw:
-    """The law of the orders of each of some strings of letters."""
+    """The law of the orders of each of some strings of letters.
+
+    The code is relative to the letters as they stand, or as the alphabet has them if the model says so: then
+    the law does not depend on how they are scrambled.
+    """
     assert isinstance(model.context, TokenContext)
     context = model.context.ids(letters, model.n).to(_device(model))
-    return model.distribution(context, nfe=nfe, unmask=unmask)
+    reference = None
+    if getattr(model.context, "alphabetical", False):
+        reference = torch.where(context < 0, len(LETTERS), context).argsort(dim=-1, stable=True)
+    return model.distribution(context, nfe=nfe, unmask=unmask, reference=reference)
 
 
 def spell(letters: str, order: Sequence[int]) -> str:

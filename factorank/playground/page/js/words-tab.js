@@ -110,7 +110,8 @@ export async function wordsTab(panel) {
 
   async function drawPath(draw = null) {
     const run = state.run;
-    const { law, letters } = state;
+    const { law } = state;
+    const { letters } = law; // as the code has them: in alphabetical order if the model reads them so
     const { steps } = draw ?? (await law.sample(1))[0];
     if (run !== state.run) return;
     path.replaceChildren(...steps.map((code, step) => {

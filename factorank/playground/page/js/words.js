@@ -12,13 +12,13 @@ export class Letters {
     return new Letters(letters, run);
   }
 
-  constructor({ longest, shortest, code }, run) {
-    Object.assign(this, { longest, shortest, run, code: codeOf(code) });
+  constructor({ longest, shortest, code, alphabetical }, run) {
+    Object.assign(this, { longest, shortest, alphabetical, run, code: codeOf(code) });
   }
 
   /** A law over the orders of the letters, at so many evaluations. */
   law(letters, nfe) {
-    return new Law(this, letters, nfe);
+    return new Law(this, this.alphabetical ? [...letters].sort().join("") : letters, nfe);
   }
 }
 
