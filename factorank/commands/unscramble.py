@@ -25,8 +25,8 @@ class Unscramble:
     """The letters, a to z, such as osftre; with --train they may be left out."""
     nfe: int | None = None
     """Network evaluations a word takes: 1 draws all places at once; as many as letters unless given."""
-    unmask: Unmask = "left-to-right"
-    """Which places of the code are revealed first."""
+    unmask: Unmask | None = None
+    """Which places of the code are revealed first; as suits the code of the model unless given."""
     samples: int = 1000
     """How many times to draw; the words drawn are shown."""
     show_path: bool = False
@@ -98,15 +98,15 @@ class Unscramble:
 
     def print_path(self, model: "PermutationModel", letters: str, generator: Any) -> None:
         """Print one draw, step by step."""
-        from factorank.unscramble import law_of_letters, spell
+        from factorank.unscramble import law_of_letters, spell, usual_unmask
 
-        law = law_of_letters(model, [letters], self.nfe, self.unmask)
+        law = law_of_letters(model, [letters], self.nfe, self.unmask or usual_unmask(model))
         words: dict[str, str] = {}  # an NFE beyond the number of letters has steps that change nothing
         for code, order in law.path(generator=generator):
             shown = " ".join("·" if v < 0 else str(v) for v in code[0, : len(letters)].tolist())
             words.setdefault(shown, spell(letters, order[0].tolist()))
         lines = [[step, *line] for step, line in enumerate(words.items())]
-        print("\nOne draw: the insertion code as it is revealed, and the order it stands for\n")
+        print(f"\nOne draw: the {model.code.name} code as it is revealed, and the order it stands for\n")
         print(table(["nfe", "code", "order"], lines, "rll"))
 
     def fit(self, words: list[str]) -> "PermutationModel | None":

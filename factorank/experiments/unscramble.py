@@ -25,7 +25,14 @@ from factorank.files import write_whole
 from factorank.models import PermutationModel
 from factorank.training import TrainResult, train
 from factorank.training.processes import checked_device
-from factorank.unscramble import LetterContext, law_of_letters, load, spell, word_probabilities
+from factorank.unscramble import (
+    LetterContext,
+    law_of_letters,
+    load,
+    spell,
+    usual_unmask,
+    word_probabilities,
+)
 from factorank.unscramble.law import SHORTEST
 
 
@@ -120,7 +127,7 @@ def run(
 ) -> tuple[PermutationModel | None, list[dict[str, Any]]]:
     """Train, save and measure: the model, None if it was interrupted, and the rows of ``unscramble.jsonl``.
 
-    ``out`` gets ``words.txt``, the ``run``, the ``model`` in half precision, and the rows.
+    ``out`` gets ``words.txt``, ``run``, ``model`` in half precision, and the rows.
     """
     words, more = list(words), list(more)
     listed = "\n".join(words) + "\n"
@@ -151,7 +158,7 @@ class Scrambles:
 
     The scrambling is uniform, so the orders that spell a word with repeated letters are equally likely; or
     the letters are ``alphabetical``, and only equal ones are exchanged. A ``share`` of the words are of
-    ``more``, if it holds any. The batches are made by tensor operations alone, on the generator's device.
+    ``more``. The batches are made by tensor operations alone, on the generator's device.
     """
 
     capturable = True
@@ -200,7 +207,7 @@ def score(
     each has at least a tenth of its uniform share, and ``fair``: at least half. All are exact except under
     random unmasking, where ``real`` is a share of draws. ``real_with_more`` counts the words of a larger list
     as real too. The rows with a ``length`` are of the sets with that many letters alone, at one NFE a letter,
-    left to right; in the others it is None.
+    revealed as usual; in the others it is None.
     """
     sets, larger = anagram_sets(words), anagram_sets(more)
     for side, listed in zip(("seen", "held-out"), split_sets(sets, size.held_out), strict=True):
@@ -218,8 +225,9 @@ def score(
             }
             puzzles = [(letters, sets[group]) for group in chosen for letters in scrambled[group]]
             with_anagrams = [(letters, sets[group]) for group in several for letters in scrambled[group]]
-            wider = [(letters, sorted({*known, *larger.get("".join(sorted(letters)), [])}))
-                     for letters, known in puzzles]  # fmt: skip
+            wider = [
+                (given, [*{*known, *larger.get("".join(sorted(given)), [])}]) for given, known in puzzles
+            ]
             for unmask, nfe in _laws(model, length):
                 started = time.perf_counter()
                 row: dict[str, Any] = dict.fromkeys(("real_with_more", "all_anagrams", "fair"))
@@ -254,7 +262,7 @@ def score(
 def _laws(model: PermutationModel, length: int | None) -> Iterator[tuple[str, int]]:
     """The orders of revealing, and NFE, that are scored."""
     if length is not None:
-        yield "left-to-right", model.n
+        yield usual_unmask(model), model.n
         return
     any_order = ("right-to-left", "confident", "random") if model.masks == "any" else ()
     for unmask in ("left-to-right", *any_order):

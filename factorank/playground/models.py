@@ -19,7 +19,7 @@ from factorank.jigsaw.photographs.model import WEIGHTS
 from factorank.jigsaw.photographs.views import NATIVE
 from factorank.models import PermutationModel
 from factorank.onnx import export
-from factorank.unscramble import load
+from factorank.unscramble import load, usual_unmask
 from factorank.unscramble.law import SHORTEST
 
 
@@ -39,8 +39,12 @@ def copy_photographs(folder: Path) -> dict[str, Any]:
 def export_letters(folder: Path, model: PermutationModel | None = None) -> dict[str, Any]:
     """Write ``letters.onnx`` and ``words.txt``; what the page must know besides."""
     model = load() if model is None else model
-    if (model.code.name, model.target, model.objective) != ("insertion", "order", "masked"):
-        raise FactorankError(f"the page draws masked insertion codes of orders, not {model.code.name} codes")
+    known = model.code.name in ("insertion", "left-lehmer") and model.target == "order"
+    if not known or model.objective != "masked":
+        raise FactorankError(
+            "the page draws masked insertion and left-Lehmer codes of orders, not"
+            f" {model.objective} {model.code.name} codes"
+        )
     letters = torch.full((2, model.n), -1)
     letters[:, :SHORTEST] = 0
     export(
@@ -55,6 +59,7 @@ def export_letters(folder: Path, model: PermutationModel | None = None) -> dict[
         "longest": model.n,
         "shortest": SHORTEST,
         "code": model.code.name,
+        "unmask": usual_unmask(model),
         "alphabetical": getattr(model.context, "alphabetical", False),
     }
 

@@ -19,6 +19,7 @@ from factorank.unscramble.law import (
     likely_words,
     load,
     spell,
+    usual_unmask,
     word_probabilities,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "likely_words",
     "load",
     "spell",
+    "usual_unmask",
     "word_probabilities",
 ]
 

@@ -32,7 +32,7 @@ def likely_words(
     *,
     model: PermutationModel | None = None,
     nfe: int | None = None,
-    unmask: str = "left-to-right",
+    unmask: str | None = None,
     samples: int = 1000,
     generator: torch.Generator | None = None,
 ) -> list[tuple[str, float]]:
@@ -40,9 +40,10 @@ def likely_words(
 
     ``words`` are listed as well, whether they are drawn or not. The probabilities are exact, except under
     random unmasking, which has no likelihood: there they are shares of the draws. The model is the shipped
-    one unless another is passed.
+    one unless another is passed, and reveals as :func:`usual_unmask` says unless told otherwise.
     """
     model = load() if model is None else model
+    unmask = usual_unmask(model) if unmask is None else unmask
     letters = check_letters(letters, model.n)
     draws = law_of_letters(model, [letters], nfe, unmask).sample((samples,), generator=generator)[:, 0]
     unique, counts = draws.unique(dim=0, return_counts=True)
@@ -93,6 +94,16 @@ def law_of_letters(
     if getattr(model.context, "alphabetical", False):
         reference = torch.where(context < 0, len(LETTERS), context).argsort(dim=-1, stable=True)
     return model.distribution(context, nfe=nfe, unmask=unmask, reference=reference)
+
+
+def usual_unmask(model: PermutationModel) -> str:
+    """The order of revealing that suits the code: left-Lehmer codes tell most at their last positions, where
+    they spell a word from its end.
+
+    >>> usual_unmask(PermutationModel(4, "insertion", width=8, depth=1, heads=1))
+    'left-to-right'
+    """
+    return "right-to-left" if model.code.name == "left-lehmer" else "left-to-right"
 
 
 def spell(letters: str, order: Sequence[int]) -> str:

@@ -45,14 +45,51 @@ def test_batches_spell_their_words_in_every_order_alike():
 
 def test_a_tiny_list_is_learnt(tiny):
     model, size = tiny
-    rows = {(row["unmask"], row["nfe"]): row for row in unscramble.score(model, TINY, size, samples=16)}
+    scored = list(unscramble.score(model, TINY, size, more=["post"], samples=16))
+    assert {row["length"] for row in scored} == {None, 3, 4}
+    rows = {(row["unmask"], row["nfe"]): row for row in scored if row["length"] is None}
     assert {row["letter_sets"] for row in rows.values()} == {"seen"}
     full = rows["left-to-right", 4]
     assert full["real"] > 0.7
     assert full["all_anagrams"] == 1
     assert full["real"] > rows["left-to-right", 1]["real"] > full["uniform"]
+    assert full["real_with_more"] > full["real"]  # post is a word of the larger list
+    assert full["fair"] <= full["all_anagrams"]
     assert rows["random", 4]["real"] == pytest.approx(full["real"], abs=0.15)
     assert max(map(len, scores_table(list(rows.values())).splitlines())) < 80
+
+
+def test_a_larger_list_teaches_spelling_but_no_word_of_known_or_held_out_letters(monkeypatch):
+    seen = {}
+
+    def catch(model, batches, **options):
+        drawn = batches(4000, torch.Generator().manual_seed(0))[1]
+        words = ["".join(chr(97 + x) for x in row if x >= 0) for row in drawn.tolist()]
+        seen.update({"".join(sorted(word)): words.count(word) / len(words) for word in words})
+        assert all(list(word) == sorted(word) for word in words)
+
+    monkeypatch.setattr(unscramble, "train", catch)
+    held_out = split_sets(anagram_sets(read_words()))[1]
+    more = ["post", "toes", "stopping", "a", next(x for x in held_out if len(x) <= 4)]
+    size = UnscrambleSize(alphabetical=True, width=8, heads=1, depth=1, spelling=0.25)
+    unscramble.learn(TINY, size, more=more)
+    learnt = {letters for letters in anagram_sets(TINY) if letters not in held_out}
+    assert set(seen) == learnt | {"eost"}
+    assert seen["eost"] == pytest.approx(0.25, abs=0.05)
+
+
+@pytest.mark.parametrize("code", ["insertion", "left-lehmer"])
+def test_letters_in_alphabetical_order_give_one_law_whichever_way_they_are_scrambled(code):
+    changes = {"alphabetical": True, "code": code, "memory": 8, "dropout": 0.0}
+    size = UnscrambleSize(
+        width=32, depth=2, heads=2, batch_size=64, lr=5e-3, steps=150, held_out=0, **changes
+    )
+    model = unscramble.learn(TINY, size, device="cpu")[0]
+    words = ["eat", "ate", "tea", "aet", "eta", "tae"]
+    shares = [dict(room.likely_words(given, words, model=model, samples=50)) for given in ("eta", "tae")]
+    assert shares[0] == pytest.approx(shares[1], abs=1e-5)
+    assert sum(shares[0].values()) == pytest.approx(1, abs=1e-5)
+    assert sum(shares[0][word] for word in words[:3]) > 0.6
 
 
 def test_saved_in_half_precision_and_read_back(tiny, tmp_path):
@@ -73,8 +110,8 @@ def test_saved_in_half_precision_and_read_back(tiny, tmp_path):
         ("", "there are no letters to unscramble"),
         ("os3tre", "letters are a to z, but 'os3tre' holds '3' at place 3"),
         ("ça va", "holds 'ç' at place 1"),
-        ("unscramble", "orders 3 to 7 letters, but 'unscramble' has 10"),
-        ("at", "orders 3 to 7 letters, but 'at' has 2"),
+        ("unscramble", "orders 3 to 9 letters, but 'unscramble' has 10"),
+        ("at", "orders 3 to 9 letters, but 'at' has 2"),
     ],
 )
 def test_letters_that_cannot_be_are_refused(letters, message, capsys):

@@ -114,15 +114,19 @@ export async function wordsTab(panel) {
     const { letters } = law; // as the code has them: in alphabetical order if the model reads them so
     const { steps } = draw ?? (await law.sample(1))[0];
     if (run !== state.run) return;
-    path.replaceChildren(...steps.map((code, step) => {
-      const order = law.model.code.decode([...letters].map((_, i) => code[i] ?? i));
-      const before = step ? steps[step - 1].length : 0;
+    const name = law.model.code.name;
+    path.replaceChildren(...steps.map((beginning, step) => {
+      const code = law.placed(beginning);
+      const before = law.placed(step ? steps[step - 1] : []);
+      const shown = [...letters].map((_, i) => code[i] ?? null);
+      const look = (value, i) => (value === null ? "masked" : before[i] === undefined && step ? "new" : "known");
       return el("div", { class: "step" },
         el("span", { class: "number" }, String(step)),
-        el("span", { class: "code", "aria-label": `code ${[...letters].map((_, i) => code[i] ?? "masked").join(" ")}` },
-          [...letters].map((_, i) => el("i", { class: i < code.length ? (i >= before && step ? "new" : "known") : "masked" }, i < code.length ? String(code[i]) : "·"))),
-        el("span", { class: "spelled" }, order.map((item) => {
-          const node = el("b", { class: item < code.length ? "laid" : "loose" }, letters[item]);
+        el("span", { class: "code", "aria-label": `code ${shown.map((value) => value ?? "masked").join(" ")}` },
+          shown.map((value, i) => el("i", { class: look(value, i) }, String(value ?? "·")))),
+        el("span", { class: "spelled" }, law.order(beginning).map((item, place) => {
+          const laid = shown[name === "insertion" ? item : place] !== null;
+          const node = el("b", { class: laid ? "laid" : "loose" }, letters[item]);
           node.style.setProperty("--hue", hue(item, letters.length));
           return node;
         })));

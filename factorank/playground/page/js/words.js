@@ -1,4 +1,5 @@
-// The law of the orders of some letters: the masked model reveals an insertion code from left to right.
+// The law of the orders of some letters: the masked model reveals a code from one end to the other.
+// A beginning is a list of values in the order of revealing, the certain value of position 0 first.
 
 import { codeOf } from "./codes.js";
 import { facts, model } from "./runtime.js";
@@ -12,8 +13,8 @@ export class Letters {
     return new Letters(letters, run);
   }
 
-  constructor({ longest, shortest, code, alphabetical }, run) {
-    Object.assign(this, { longest, shortest, alphabetical, run, code: codeOf(code) });
+  constructor({ longest, shortest, code, alphabetical, unmask }, run) {
+    Object.assign(this, { longest, shortest, alphabetical, unmask, run, code: codeOf(code) });
   }
 
   /** A law over the orders of the letters, at so many evaluations. */
@@ -22,12 +23,12 @@ export class Letters {
   }
 }
 
-/** Blocks of positions, from left to right; sizes differ by at most one, the larger first. */
+/** Blocks of a listing that begins at 1; sizes differ by at most one, the larger first. */
 export function blocks(free, nfe) {
   const count = Math.min(nfe, free);
   const least = Math.floor(free / count);
   const result = [];
-  let start = 1; // the first value of an insertion code is always 0
+  let start = 1; // the value of position 0 is always 0
   for (let i = 0; i < count; i++) {
     const size = least + (i < free % count);
     result.push([start, start + size]);
@@ -40,6 +41,9 @@ class Law {
   constructor(model, letters, nfe) {
     Object.assign(this, { model, letters, n: letters.length });
     this.blocks = blocks(this.n - 1, nfe);
+    const free = Array.from({ length: this.n - 1 }, (_, i) => i + 1);
+    this.positions = [0, ...(model.unmask === "right-to-left" ? free.reverse() : free)];
+    this.identity = model.code.encode(Array.from({ length: this.n }, (_, i) => i));
     this.known = new Map(); // log-probabilities after each revealed beginning
   }
 
@@ -56,9 +60,10 @@ class Law {
     const code = new BigInt64Array(keys.length * longest);
     keys.forEach((key, row) => {
       const beginning = key === "" ? [] : key.split(",").map(Number);
+      const known = this.placed(beginning);
       for (let i = 0; i < longest; i++) {
         context[row * longest + i] = BigInt(i < this.n ? LETTERS.indexOf(this.letters[i]) : -1);
-        code[row * longest + i] = BigInt(i < this.n ? (beginning[i] ?? -1) : i);
+        code[row * longest + i] = BigInt(i < this.n ? (known[i] ?? -1) : i);
       }
     });
     const dims = [keys.length, longest];
@@ -68,7 +73,7 @@ class Law {
       const from = key === "" ? 1 : key.split(",").length;
       const [, to] = this.blocks.find(([start]) => start === from);
       const table = [];
-      for (let i = from; i < to; i++) {
+      for (const i of this.positions.slice(from, to)) {
         const line = Array.from(logits.data.subarray((row * longest + i) * values, (row * longest + i) * values + i + 1));
         const top = Math.max(...line);
         const total = top + Math.log(line.reduce((sum, x) => sum + Math.exp(x - top), 0));
@@ -91,7 +96,7 @@ class Law {
           let rest = random();
           let value = 0;
           const line = table[i - start];
-          while (value < i && (rest -= Math.exp(line[value])) > 0) value++;
+          while (value < this.positions[i] && (rest -= Math.exp(line[value])) > 0) value++;
           next.push(value);
         }
         draw.code = [...draw.code, ...next];
@@ -101,10 +106,21 @@ class Law {
     return draws.map(({ code, steps }) => ({ word: this.spell(code), steps }));
   }
 
-  /** The letters in the order that a code, or its beginning, stands for. */
-  spell(code) {
-    const whole = Array.from({ length: this.n }, (_, i) => code[i] ?? i);
-    return this.model.code.decode(whole).map((item) => this.letters[item]).join("");
+  /** The values of a beginning at their positions; nothing where they are not revealed. */
+  placed(beginning) {
+    const code = new Array(this.n);
+    beginning.forEach((value, i) => (code[this.positions[i]] = value));
+    return code;
+  }
+
+  /** The order that a beginning stands for: what is not revealed is as in the order of the letters. */
+  order(beginning) {
+    const code = this.placed(beginning);
+    return this.model.code.decode(this.identity.map((value, i) => code[i] ?? value));
+  }
+
+  spell(beginning) {
+    return this.order(beginning).map((item) => this.letters[item]).join("");
   }
 
   /** The exact probability of each word, summed over the orders that spell it. */
@@ -113,11 +129,12 @@ class Law {
     const sums = new Float64Array(words.length);
     const logs = new Float64Array(listed.length);
     for (const [start, stop] of this.blocks) {
-      const beginnings = listed.map(([, code]) => (start === 1 ? [] : code.slice(0, start)));
+      const known = start === 1 ? [] : this.positions.slice(0, start);
+      const beginnings = listed.map(([, code]) => known.map((i) => code[i]));
       await this.#evaluate(beginnings);
       listed.forEach(([, code], row) => {
         const table = this.known.get(String(beginnings[row]));
-        for (let i = start; i < stop; i++) logs[row] += table[i - start][code[i]];
+        for (let i = start; i < stop; i++) logs[row] += table[i - start][code[this.positions[i]]];
       });
     }
     listed.forEach(([number], row) => (sums[number] += Math.exp(logs[row])));
