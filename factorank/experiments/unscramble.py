@@ -142,12 +142,8 @@ def run(
     device = model.device
     model.save_pretrained(out / "model", torch.float16)  # half the size
     model = load(out / "model").to(device)  # what is measured is what is saved
-    about = {
-        "larger_list": len(more),
-        "train_seconds": round(result.seconds, 1),
-        "trained_steps": result.steps,
-        **provenance(command),
-    }
+    about = {"train_seconds": round(result.seconds, 1), "trained_steps": result.steps}
+    about |= {"larger_list": len(more)} | provenance(command)
     rows = [row | about for row in score(model, words, size, more=more, seed=seed)]
     write_results(out / "unscramble.jsonl", rows)
     return model.cpu(), rows
@@ -271,8 +267,7 @@ def _laws(model: PermutationModel, length: int | None) -> Iterator[tuple[str, in
                 yield unmask, nfe
 
 
-Puzzle = tuple[str, list[str]]
-"""Scrambled letters and the words that they spell."""
+Puzzle = tuple[str, list[str]]  # scrambled letters and the words that they spell
 
 
 def _uniform(chosen: list[str], sets: dict[str, list[str]]) -> float:

@@ -70,12 +70,12 @@ def test_a_larger_list_teaches_spelling_but_no_word_of_known_or_held_out_letters
 
     monkeypatch.setattr(unscramble, "train", catch)
     held_out = split_sets(anagram_sets(read_words()))[1]
-    more = ["post", "toes", "stopping", "a", next(x for x in held_out if len(x) <= 4)]
+    more = ["post", "sand", "stopping", "a", next(x for x in held_out if len(x) <= 4)]
     size = UnscrambleSize(alphabetical=True, width=8, heads=1, depth=1, spelling=0.25)
     unscramble.learn(TINY, size, more=more)
     learnt = {letters for letters in anagram_sets(TINY) if letters not in held_out}
-    assert set(seen) == learnt | {"eost"}
-    assert seen["eost"] == pytest.approx(0.25, abs=0.05)
+    assert set(seen) == learnt | {"adns"}
+    assert seen["adns"] == pytest.approx(0.25, abs=0.05)
 
 
 @pytest.mark.parametrize("code", ["insertion", "left-lehmer"])
