@@ -13,7 +13,7 @@ from torch import Tensor
 from factorank.errors import ModelError
 from factorank.models.conditions import Conditions, conditions_for
 from factorank.models.network import evaluating
-from factorank.models.predictions import first_logits
+from factorank.models.unmasking import first_logits
 from factorank.permutations import whole_number
 from factorank.sampling.speculative import DraftReport, speculate
 

@@ -16,8 +16,7 @@ from factorank.models.conditions import Conditions
 from factorank.models.context import EncodedContext
 from factorank.models.law import PermutationLaw
 from factorank.models.network import evaluating
-from factorank.models.predictions import first_logits, logits_at
-from factorank.models.unmasking import Step, Unmasking, fitting, last
+from factorank.models.unmasking import Step, Unmasking, first_logits, fitting, last, logits_at
 from factorank.permutations import cannot_check, inverse
 from factorank.sampling.choosers import Chooser, Greedy, Replay
 from factorank.sampling.partitions import Block, block, confident, entropies, listing, within_entropy
