@@ -16,6 +16,7 @@ STYLES: dict[tuple[str, bool], dict[str, Any]] = {
         "label": "edge compatibility, no learning",
     },
 }
+SOLVED = "solved_identical"
 NARROW = 0.12
 """How far points of one grid are moved apart, so that their intervals can be told apart."""
 
@@ -52,15 +53,23 @@ def photographs_figure(results: AnyPath, path: AnyPath) -> None:
 
 
 def _draw_tasks(axis: Any, rows: list[dict[str, Any]]) -> None:
-    names = list(dict.fromkeys(_task(row) for row in rows))
+    # Of turned pieces two points: up to a turn of the whole, and standing upright besides.
+    rows = [
+        row | {"task": name, "solved": row[key]}
+        for row in rows
+        for name, key in (
+            ((f"{_task(row)}, up to a turn", f"{SOLVED}_up_to_turn"), (f"{_task(row)}, upright", SOLVED))
+            if row["turned"]
+            else ((_task(row), SOLVED),)
+        )
+    ]
+    names = list(dict.fromkeys(row["task"] for row in rows))
     for shift, (kind, style) in enumerate(STYLES.items()):
         here = [row for row in rows if _kind(row) == kind]
-        at = [names.index(_task(row)) + NARROW * (shift - 1) for row in here]
-        # Of turned pieces: up to a turn of the whole.
-        values = [100 * row.get("solved_identical_up_to_turn", row["solved_identical"]) for row in here]
-        axis.plot(at, values, **(style | {"linestyle": ""}))
+        at = [names.index(row["task"]) + NARROW * (shift - 1) for row in here]
+        axis.plot(at, [100 * row["solved"] for row in here], **(style | {"linestyle": ""}))
     axis.set_title("puzzles solved (%)")
-    axis.set_xticks(range(len(names)), names, rotation=20)
+    axis.set_xticks(range(len(names)), names, rotation=25, ha="right")
     axis.grid(alpha=0.3)
 
 
@@ -72,7 +81,7 @@ def _task(row: dict[str, Any]) -> str:
     """What a row's puzzles have besides a square grid; empty for those that have nothing."""
     grid = f"{row['grid']}×{row['columns']}"
     if row["turned"]:
-        return f"{grid}, turned"
+        return f"{grid} turned"
     if row["missing"]:
         return f"{grid}, {100 * row['missing']:.0f}% missing"
     if row["piece"]:

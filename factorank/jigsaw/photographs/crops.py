@@ -92,7 +92,7 @@ def random_batch(photographs: Sequence[Tensor], kind: Kind, generator: torch.Gen
     device = crops.device
     flip = torch.rand(kind.puzzles, generator=generator).to(device) < 0.5
     crops = torch.where(flip[:, None, None, None], crops.flip(-1), crops)
-    crops = _spoiled(_tinted(crops, generator), grain, generator)
+    crops = spoiled(tinted(crops, generator), grain, generator)
     if kind.turned:  # such pictures lie in any way that fits the grid
         turn = int(torch.randint(4, (), generator=generator))
         crops = torch.rot90(crops, turn if rows == columns else 2 * turn, (-2, -1))
@@ -154,7 +154,7 @@ def _crop(
     return F.interpolate(part, size, mode="bilinear", antialias=True, align_corners=False)[0].clamp(0, 255)
 
 
-def _tinted(pictures: Tensor, generator: torch.Generator) -> Tensor:
+def tinted(pictures: Tensor, generator: torch.Generator) -> Tensor:
     """Pictures with other contrast, brightness and colours, some of them grey."""
 
     def each(low: float, high: float, *shape: int) -> Tensor:
@@ -168,7 +168,7 @@ def _tinted(pictures: Tensor, generator: torch.Generator) -> Tensor:
     return pictures.clamp(0, 255)
 
 
-def _spoiled(pictures: Tensor, grain: int, generator: torch.Generator) -> Tensor:
+def spoiled(pictures: Tensor, grain: int, generator: torch.Generator) -> Tensor:
     """Bytes of pictures, some with noise and JPEG blocks, which begin at multiples of ``grain`` pixels."""
 
     def share(probability: float) -> Tensor:

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from factorank.jigsaw.photographs.certainty import Certainty
 from factorank.jigsaw.photographs.graph import PhotographGraph, export_graph
 from factorank.jigsaw.photographs.network import PhotographNetwork
 from factorank.jigsaw.photographs.solving import Evidence, Placed, read_pieces, settle
-from factorank.jigsaw.photographs.views import views_of
+from factorank.jigsaw.photographs.way_up import WayUp, assembled
 from factorank.models.saving import read_module, rebuilt, write_module
 from factorank.reading import fields_of
 from factorank.sealed import is_sealed
 
-FORMAT, VERSION = "factorank-photographs", 2
+FORMAT, VERSION = "factorank-photographs", 3
 WEIGHTS = Path(__file__).parents[2] / "weights" / "photographs"
 LARGEST = 400
 """The most pieces of a puzzle: those of 20×20."""
@@ -34,13 +34,15 @@ class PhotographModel:
 
     network: PhotographNetwork
     certainty: Certainty = field(default_factory=Certainty)
+    way_up: WayUp | None = None
+    """Says which way up turned pieces lie once they are together. Without it they lie as the first does."""
     graph: PhotographGraph | None = None
     """The same network as an ONNX graph, which is quicker on a CPU; see :meth:`load`."""
 
     @property
     def parameters(self) -> int:
-        """How many numbers the network has learned."""
-        return sum(weight.numel() for weight in self.network.parameters())
+        """How many numbers the networks have learned."""
+        return sum(weight.numel() for weight in _Learned(self.network, self.way_up).parameters())
 
     def solve(
         self,
@@ -76,21 +78,21 @@ class PhotographModel:
     @torch.no_grad()
     def _upright(self, pieces: Tensor, placed: Placed, grid: tuple[int, int]) -> Placed:
         """The solution turned as a whole the way it most likely stands."""
+        if self.way_up is None:
+            return placed
         device = next(self.network.parameters()).device
-        content = self.network.look(views_of(pieces.to(device)).turned)
-        turns = torch.from_numpy(placed.turns).to(device)
-        ways = (turns[:, None] + torch.arange(4, device=device)) % 4
-        lying = content[torch.arange(len(turns), device=device)[:, None], ways]
-        slots = torch.from_numpy(placed.slots).to(device)
-        logits = self.network.way_up_logits(lying, slots, grid)
-        if grid[0] != grid[1]:
-            logits[1::2] = -torch.inf
-        return turned_whole(placed, grid, int(logits.argmax()))
+        slots, turns = (torch.from_numpy(values).to(device) for values in (placed.slots, placed.turns))
+        picture = assembled(pieces.to(device), slots, turns, grid)
+        return turned_whole(placed, grid, self.way_up.to(device).turns_of(picture))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the weights in bfloat16, and what they are, into a folder, both or neither."""
-        config = {"network": self.network.options, "certainty": asdict(self.certainty)}
-        write_module(self.network, folder, FORMAT, VERSION, config, torch.bfloat16)
+        config = {
+            "network": self.network.options,
+            "way_up": self.way_up and self.way_up.options,
+            "certainty": asdict(self.certainty),
+        }
+        write_module(_Learned(self.network, self.way_up), folder, FORMAT, VERSION, config, torch.bfloat16)
 
     def export_onnx(self, path: str | os.PathLike[str]) -> None:
         """Write the network as one ONNX graph for every grid: see
@@ -109,6 +111,14 @@ class PhotographModel:
     def is_in(folder: str | os.PathLike[str]) -> bool:
         """Whether a folder holds a model for photographs."""
         return is_sealed(folder, "config.json", format=FORMAT)
+
+
+class _Learned(nn.Module):
+    """All that is learned, by the names of the files."""
+
+    def __init__(self, puzzle: PhotographNetwork, way_up: WayUp | None) -> None:
+        super().__init__()
+        self.puzzle, self.way_up = puzzle, way_up
 
 
 def turned_whole(placed: Placed, grid: tuple[int, int], turns: int) -> Placed:
@@ -130,8 +140,13 @@ def _shipped() -> PhotographModel:
 
 
 def _read(folder: Path) -> PhotographModel:
-    wanted = ("network", "certainty")
+    wanted = ("network", "way_up", "certainty")
     config, weights = read_module(folder, FORMAT, VERSION, wanted, "a model for photographs")
-    network = rebuilt(lambda: PhotographNetwork(**config["network"]), weights, folder)
-    where = folder / "config.json"
-    return PhotographModel(network, Certainty(**fields_of(Certainty, config["certainty"], where)))
+
+    def made() -> _Learned:
+        way_up = config["way_up"]
+        return _Learned(PhotographNetwork(**config["network"]), None if way_up is None else WayUp(**way_up))
+
+    learned = rebuilt(made, weights, folder)
+    certainty = Certainty(**fields_of(Certainty, config["certainty"], folder / "config.json"))
+    return PhotographModel(learned.puzzle, certainty, learned.way_up)

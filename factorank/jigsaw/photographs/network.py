@@ -18,8 +18,6 @@ class Reading(NamedTuple):
     """Logits ``(*batch, labels, slots)`` after each round; the last ones are the answer."""
     matches: tuple[Matches, ...]
     """Right with left and bottom with top borders; or all sides at once, for turned pieces."""
-    content: Tensor
-    """Features of every piece in its four turns, ``(*batch, n, 4, width)``."""
 
 
 class PhotographNetwork(nn.Module):
@@ -55,7 +53,6 @@ class PhotographNetwork(nn.Module):
         self.look = PieceContent(context)
         self.matching = BorderMatching(width, features, context)
         self.placing = Placing(context, channels, hidden, dropout)
-        self.way_up = nn.Sequential(nn.Linear(context + 2, 64), nn.GELU(), nn.Linear(64, 1))
 
     def forward(
         self, views: Views, grid: tuple[int, int], *, turned: bool = False, rounds: int | None = None
@@ -71,7 +68,7 @@ class PhotographNetwork(nn.Module):
             across, down = self.matching.upright(views, content)
             neighbours = upright_neighbours(*((m.after_first(), m.before_second()) for m in (across, down)))
             logits = self.placing(neighbours, content[..., 0, :], grid, rounds)
-            return Reading(logits, (across, down), content)
+            return Reading(logits, (across, down))
         matches = self.matching.turned(views, content)
         neighbours = turned_neighbours(matches.after_first())
         labels = torch.arange(4 * content.shape[-3], device=content.device)
@@ -79,22 +76,7 @@ class PhotographNetwork(nn.Module):
         # What a piece shows says how the picture stands, which the first piece has decided already.
         nothing = torch.zeros_like(content).flatten(-3, -2)
         logits = self.placing(neighbours, nothing, grid, rounds, turns=4, allowed=allowed)
-        return Reading(logits, (matches,), content)
-
-    def way_up_logits(self, content: Tensor, slots: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Logits ``(*batch, 4)`` of how often a solved picture must be turned clockwise to stand upright.
-
-        ``content`` ``(*batch, n, 4, width)`` of the pieces as they lie, ``slots`` ``(*batch, n)``.
-        """
-        rows, columns = grid
-        down = (slots // columns - (rows - 1) / 2) / max(rows, columns)
-        right = (slots % columns - (columns - 1) / 2) / max(rows, columns)
-        logits = []
-        for turn in range(4):
-            seen = torch.cat([content[..., turn, :], torch.stack([down, right], -1)], -1)
-            logits.append(self.way_up(seen)[..., 0].float().mean(-1))
-            down, right = right, -down  # a quarter turn clockwise
-        return torch.stack(logits, -1)
+        return Reading(logits, (matches,))
 
 
 class PieceContent(nn.Module):

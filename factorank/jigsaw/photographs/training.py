@@ -34,10 +34,7 @@ def loss_of(network: PhotographNetwork, batch: Batch, kind: Kind) -> tuple[Tenso
         losses.append(F.cross_entropy(of_piece, target.flatten()) + of_slot)
     weights = torch.linspace(0.2, 1.0, len(losses), device=target.device).square()
     parts["place"] = (torch.stack(losses) * weights).sum() / weights.sum()
-    if not kind.turned:
-        up = network.way_up_logits(reading.content, batch.slots, kind.grid)
-        parts["way_up"] = F.cross_entropy(up, torch.zeros(len(up), dtype=torch.long, device=up.device))
-    loss = parts["place"] + parts["match"] + 0.1 * parts.get("way_up", torch.zeros((), device=target.device))
+    loss = parts["place"] + parts["match"]
     with torch.no_grad():
         last = reading.logits[-1].unflatten(-2, (-1, turns)).flatten(-2)
         parts["right"] = (last.argmax(-1) == target).float().mean()
