@@ -43,7 +43,6 @@ WORKLOADS = {
 PRODUCTS, ATTENTION, ELEMENTWISE = "matrix products", "attention", "norms and elementwise"
 UPDATE, DRAW, OTHER = "update", "draw, encode, mask", "other"
 KINDS = (
-    (PRODUCTS, r"^mlp(_backward)?$|^attention_half(_backward)?$"),  # halves of blocks: mostly products
     (ATTENTION, r"flash|fmha|attention|sdpa"),
     (PRODUCTS, r"^up_gelu$|^add_to_stream$|^gelu_backward$|^norm_backward$"),
     (PRODUCTS, r"gemm|cutlass|nvjet|xmma|cublas|splitK"),

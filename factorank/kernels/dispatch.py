@@ -12,7 +12,6 @@ flash     ``attention.attend_by_torch``: torch's operator  ``attention.attend_pa
 blocks    ``gpu.blocks``: a stack as one operator          ``models.transformer.Block``, one by one
 cache     ``gpu.cache``: the next token through a stack    ``attention.BlockCache``: one by one
 edges     ``gpu.edges``: all rounds as one operator        ``jigsaw.edges.EdgeRound``, one by one
-lookup    ``lookup``: gradients by a product        ``F.embedding``: gradients added one by one
 sums      a product with a triangle of ones                a scan
 update    ``gpu.optimizer``: clip, AdamW, average at once  torch's AdamW, then the average
 capture   ``gpu.graphs``: the training step replayed       the step run eagerly
@@ -36,18 +35,15 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from factorank.kernels.attention import BlockCache, Cache, attend_by_torch, attend_packed
 from factorank.kernels.derivatives import is_transformed
-from factorank.kernels.lookup import Lookup
 
 Path = Literal[
-    "attention", "flash", "blocks", "cache", "edges", "lookup", "sums", "update", "capture", "recording",
-    "codes",
-]  # fmt: skip
-NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges", "lookup")
+    "attention", "flash", "blocks", "cache", "edges", "sums", "update", "capture", "recording", "codes"
+]
+NETWORK: tuple[Path, ...] = ("attention", "blocks", "cache", "edges")
 """The paths inside of a model's forward pass that are ours; "flash" is torch's."""
 Parameters = Callable[[], Iterable[Tensor]]
 """Lists the weights of a path; it is called only where the path may run."""
@@ -97,7 +93,6 @@ CONDITIONS: dict[Path, Callable[[Facts], bool]] = {
         # The tiles are made for the registers and the shared memory of these GPUs.
         and all(generation in (9, 10) for generation in f.generations)
     ),
-    "lookup": lambda f: f.cuda and f.grad and f.tokens >= 1 and f.rows <= 128,
     "sums": lambda f: f.cuda and f.width <= 64,
     "update": lambda f: f.cuda and f.triton and f.step_captured and f.alone and f.weights == F32,
     "capture": lambda f: f.cuda and f.processes == 1,
@@ -238,15 +233,6 @@ def edge_rounds(
     from factorank.kernels.gpu import edges
 
     return edges.apply(tokens, weights, best_fit, matrices)
-
-
-def lookup(table: Tensor, index: Tensor) -> Tensor:
-    """The rows of a table ``(rows, width)`` at indices ``(*batch, n)``: ``(*batch, n, width)``."""
-    grad = torch.is_grad_enabled() and table.requires_grad
-    if runs_fast("lookup", Facts(table.is_cuda, grad=grad, rows=table.shape[0], tokens=index.numel())):
-        picked: Tensor = Lookup.apply(table, index)
-        return picked
-    return F.embedding(index, table)
 
 
 def cumulative_sums(x: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from factorank.errors import ModelError
-from factorank.kernels import dispatch
 from factorank.kernels.attention import Cache
 from factorank.models.context import EncodedContext
 from factorank.models.transformer import Head, Transformer
@@ -111,7 +110,7 @@ class Network(nn.Module):
 
     def _embedded(self, code: Tensor) -> Tensor:
         """Codes ``(*rows, n)`` and their places as tokens ``(*rows, n, width)``."""
-        return dispatch.lookup(self.values.weight, code) + self.places
+        return self.values(code) + self.places
 
     def memory(self, context: EncodedContext | None, present: Tensor | None) -> EncodedContext | None:
         """Autoregressive: run the bidirectional encoder over an aligned context; others are kept."""

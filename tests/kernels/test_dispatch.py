@@ -25,7 +25,6 @@ def takes(path, facts, **changes):
         ("cache", NARROW._replace(tokens=1, single=True)),
         ("edges", NARROW._replace(message=16)),
         ("update", GPU._replace(step_captured=True)),
-        ("lookup", GPU._replace(grad=True)),
         ("sums", GPU._replace(width=64)),
         ("capture", GPU),
         ("recording", GPU),
@@ -34,7 +33,7 @@ def takes(path, facts, **changes):
 def test_each_path_runs_on_a_gpu_and_nowhere_else(path, facts):
     assert takes(path, facts)
     assert not takes(path, facts, cuda=False)
-    assert takes(path, facts, triton=False) == (path in ("lookup", "sums", "capture", "recording"))
+    assert takes(path, facts, triton=False) == (path in ("sums", "capture", "recording"))
     with dispatch.plain(path):
         assert not takes(path, facts)
     with dispatch.plain():

@@ -1,7 +1,5 @@
 """The parts of a transformer block as Triton kernels: matrix products with what comes before and after them.
 
-``half_kernels`` has whole halves of a block; these parts are for shapes to which those do not apply.
-
 Forward: torch's product to queries, keys and values, the kernel of ``gpu.attention``, ``up_gelu`` (a product
 and the GELU), and ``add_to_stream`` (a product down to the stream, dropout, the residual sum and the next
 norm). Backward: ``gelu_backward``, ``block_attention_backward``, and ``norm_backward`` (a product, the norm,
@@ -37,7 +35,7 @@ def _dropped(x, seed, token, column, WIDTH, KEEP):  # type: ignore[no-untyped-de
 
 
 @triton.jit
-def gauss(x):  # type: ignore[no-untyped-def]
+def _gauss(x):  # type: ignore[no-untyped-def]
     """The normal distribution function to 1e-7 (Abramowitz and Stegun, 7.1.26) and exp(-x^2 / 2).
 
     GELU and its slope need both, and erf would take longer than the rest of the kernel.
@@ -50,7 +48,7 @@ def gauss(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def tile(tokens, WIDTH, BLOCK):  # type: ignore[no-untyped-def]
+def _tile(tokens, WIDTH, BLOCK):  # type: ignore[no-untyped-def]
     """The tokens of a tile, which of them exist, the columns of the stream, and where all that lies."""
     token, column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
     return token, token < tokens, column, token[:, None].to(tl.int64) * WIDTH + column[None, :]
@@ -78,48 +76,10 @@ def _product(a, b, token, live, column, K, B_ROW, B_COLUMN, BLOCK, WIDTH, CHUNK)
 
 
 @triton.jit
-def onto_stream(  # type: ignore[no-untyped-def]
-    change, x, y, normed, b, gain, shift, seed, token, live, column, here, eps, WIDTH, KEEP, NORM
-):
-    """The end of a half block: bias, dropout, the residual sum, and the norm that follows, of a tile."""
-    change += tl.load(b + column)[None, :]
-    if KEEP < 1:
-        change = _dropped(change, seed, token, column, WIDTH, KEEP)
-    stream = tl.load(x + here, mask=live[:, None], other=0.0) + change
-    tl.store(y + here, stream, mask=live[:, None])
-    if NORM:
-        _norm_to(stream, normed, gain, shift, live, column, here, eps, WIDTH)
-
-
-@triton.jit
-def residual_norm_backward(  # type: ignore[no-untyped-def]
-    grad_h, grad_y, grad_x, grad_change, x, gain, seed, sums,
-    token, live, column, here, eps, WIDTH, KEEP, BELOW,
-):  # fmt: skip
-    """The beginning of a half block, backward: the norm, the residual sum, and the dropout below.
-
-    ``sums`` is the tile's row: the gradients of gain and shift, and of the bias before the dropout below.
-    """
-    plain, inverse = _normed(tl.load(x + here, mask=live[:, None], other=0.0), live, eps, WIDTH)
-    tl.store(sums + column, tl.sum(grad_h * plain, 0))
-    tl.store(sums + WIDTH + column, tl.sum(grad_h, 0))
-    grad_plain = grad_h * tl.load(gain + column)[None, :]
-    mean, along = tl.sum(grad_plain, 1)[:, None] / WIDTH, tl.sum(grad_plain * plain, 1)[:, None] / WIDTH
-    grad = tl.load(grad_y + here, mask=live[:, None], other=0.0)
-    grad += (grad_plain - mean - plain * along) * inverse[:, None]
-    tl.store(grad_x + here, grad, mask=live[:, None])
-    if BELOW:
-        if KEEP < 1:
-            grad = _dropped(grad, seed, token, column, WIDTH, KEEP)
-        tl.store(grad_change + here, grad.to(tl.bfloat16), mask=live[:, None])
-        tl.store(sums + 2 * WIDTH + column, tl.sum(tl.where(live[:, None], grad, 0.0), 0))
-
-
-@triton.jit
 def norm(  # type: ignore[no-untyped-def]
     x, normed, gain, shift, tokens, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr
 ):
-    _, live, column, here = tile(tokens, WIDTH, BLOCK)
+    _, live, column, here = _tile(tokens, WIDTH, BLOCK)
     stream = tl.load(x + here, mask=live[:, None], other=0.0)
     _norm_to(stream, normed, gain, shift, live, column, here, eps, WIDTH)
 
@@ -133,7 +93,7 @@ def up_gelu(  # type: ignore[no-untyped-def]
     live, column = token < tokens, tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     up = _product(h, w, token, live, column, WIDTH, 1, WIDTH, BLOCK, COLUMNS, CHUNK)
     up += tl.load(b + column)[None, :]
-    below, _ = gauss(up)
+    below, _ = _gauss(up)
     target = y + token[:, None].to(tl.int64) * OUT + column[None, :]
     tl.store(target, (up * below).to(tl.bfloat16), mask=live[:, None])
 
@@ -144,23 +104,27 @@ def add_to_stream(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, KEEP: tl.constexpr,
     NORM: tl.constexpr,
 ):  # fmt: skip
-    token, live, column, here = tile(tokens, WIDTH, BLOCK)
+    token, live, column, here = _tile(tokens, WIDTH, BLOCK)
     change = _product(a, w, token, live, column, K, 1, K, BLOCK, WIDTH, CHUNK)
-    onto_stream(
-        change, x, y, normed, b, gain, shift, seed, token, live, column, here, eps, WIDTH, KEEP, NORM
-    )  # fmt: skip
+    change += tl.load(b + column)[None, :]
+    if KEEP < 1:
+        change = _dropped(change, seed, token, column, WIDTH, KEEP)
+    stream = tl.load(x + here, mask=live[:, None], other=0.0) + change
+    tl.store(y + here, stream, mask=live[:, None])
+    if NORM:
+        _norm_to(stream, normed, gain, shift, live, column, here, eps, WIDTH)
 
 
 @triton.jit
 def dropout_backward(  # type: ignore[no-untyped-def]
     grad_y, grad_change, sums, seed, tokens, WIDTH: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.constexpr
 ):
-    token, live, column, here = tile(tokens, WIDTH, BLOCK)
+    token, live, column, here = _tile(tokens, WIDTH, BLOCK)
     change = tl.load(grad_y + here, mask=live[:, None], other=0.0)
     if KEEP < 1:
         change = _dropped(change, seed, token, column, WIDTH, KEEP)
     tl.store(grad_change + here, change.to(tl.bfloat16), mask=live[:, None])
-    tl.store(sums + tl.program_id(0) * WIDTH + column, tl.sum(change, 0))
+    tl.store(sums + tl.program_id(0) * (3 * WIDTH) + 2 * WIDTH + column, tl.sum(change, 0))
 
 
 @triton.jit
@@ -173,7 +137,7 @@ def gelu_backward(  # type: ignore[no-untyped-def]
     live, column = token < tokens, tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     up = _product(h, w_up, token, live, column, WIDTH, 1, WIDTH, BLOCK, COLUMNS, CHUNK)
     up += tl.load(b_up + column)[None, :]
-    below, bell = gauss(up)
+    below, bell = _gauss(up)
     slope = below + up * 0.3989422804014327 * bell
     grad = _product(grad_change, w_down, token, live, column, WIDTH, HIDDEN, 1, BLOCK, COLUMNS, CHUNK) * slope
     target = grad_up + token[:, None].to(tl.int64) * HIDDEN + column[None, :]
@@ -212,13 +176,23 @@ def block_attention_backward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def norm_backward(  # type: ignore[no-untyped-def]
-    grad_product, grad_y, grad_x, grad_change, x, w, gain, seed, sums, tokens, eps,
+    grad_product, grad_y, grad_x, grad_change, x, w, gain, seed, sums, sums_below, tokens, eps,
     WIDTH: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, KEEP: tl.constexpr,
     BELOW: tl.constexpr,
 ):  # fmt: skip
-    token, live, column, here = tile(tokens, WIDTH, BLOCK)
+    token, live, column, here = _tile(tokens, WIDTH, BLOCK)
     grad_h = _product(grad_product, w, token, live, column, K, WIDTH, 1, BLOCK, WIDTH, CHUNK)
-    residual_norm_backward(
-        grad_h, grad_y, grad_x, grad_change, x, gain, seed, sums + tl.program_id(0) * (3 * WIDTH),
-        token, live, column, here, eps, WIDTH, KEEP, BELOW,
-    )  # fmt: skip
+    plain, inverse = _normed(tl.load(x + here, mask=live[:, None], other=0.0), live, eps, WIDTH)
+    row = tl.program_id(0) * (3 * WIDTH) + column
+    tl.store(sums + row, tl.sum(grad_h * plain, 0))
+    tl.store(sums + row + WIDTH, tl.sum(grad_h, 0))
+    grad_plain = grad_h * tl.load(gain + column)[None, :]
+    mean, along = tl.sum(grad_plain, 1)[:, None] / WIDTH, tl.sum(grad_plain * plain, 1)[:, None] / WIDTH
+    grad = tl.load(grad_y + here, mask=live[:, None], other=0.0)
+    grad += (grad_plain - mean - plain * along) * inverse[:, None]
+    tl.store(grad_x + here, grad, mask=live[:, None])
+    if BELOW:
+        if KEEP < 1:
+            grad = _dropped(grad, seed, token, column, WIDTH, KEEP)
+        tl.store(grad_change + here, grad.to(tl.bfloat16), mask=live[:, None])
+        tl.store(sums_below + row + 2 * WIDTH, tl.sum(tl.where(live[:, None], grad, 0.0), 0))

@@ -1,14 +1,13 @@
 """Launches of the kernels of a transformer block, with the tiles that measured fastest, and its weights."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
 from factorank.kernels.gpu import block_kernels as kernels
-from factorank.kernels.gpu import half_kernels as halves
 from factorank.kernels.gpu.attention import attention_forward
 
 TILE, COLUMNS, CHUNK, WARPS, STAGES = 64, 64, 64, 4, 2
@@ -17,19 +16,6 @@ ROW_TILE, ROW_CHUNK, ROW_WARPS, ROW_STAGES = 32, 64, 2, 3
 """The same where a tile is as wide as the stream."""
 LISTS = ((5, 16, 4), (10, 32, 1), (64, 64, 4))
 """Of a tile of whole lists: the longest list that it is for, tokens, warps."""
-HALF_TILE = 64
-"""Tokens of a tile of a whole half."""
-HALVES: dict[str, dict[str, Any]] = {
-    "mlp": {"CHUNK": 64, "num_warps": 4, "num_stages": 2},
-    "mlp_backward": {"CHUNK": 64, "num_warps": 4, "num_stages": 2},
-    "attention_half": {"num_warps": 4, "num_stages": 2},
-    "attention_half_backward": {"num_warps": 4, "num_stages": 2},
-}
-"""By kernel: how much of the MLP's hidden values is computed at once, warps, stages."""
-WHOLE: frozenset[str] = frozenset()
-"""The halves, "mlp" and "attention", that run as one launch in each direction."""
-LEAST_FILLED = 48
-"""How many tokens of a tile whole lists must fill for attention to run so."""
 EPS = 1e-5
 """Of the norms, as torch has it."""
 
@@ -56,13 +42,6 @@ class Launches:
         self.rows_of_product = self.rows | {"CHUNK": ROW_CHUNK, "num_stages": ROW_STAGES}
         self.product = {"BLOCK": TILE, "COLUMNS": COLUMNS, "CHUNK": CHUNK, "WIDTH": self.width}
         self.product |= {"num_warps": WARPS, "num_stages": STAGES}
-        per_tile = HALF_TILE // n
-        self.whole_mlp = "mlp" in WHOLE
-        self.whole_attention = "attention" in WHOLE and per_tile * n >= LEAST_FILLED
-        self.half_tiles = triton.cdiv(tokens, HALF_TILE)
-        self.half_list_tiles = triton.cdiv(rows, max(per_tile, 1))
-        self.half_lists = self.lists | {"BLOCK": HALF_TILE}
-        self.half_mlp = {"WIDTH": self.width, "HIDDEN": 4 * self.width, "BLOCK": HALF_TILE}
 
     def norm(self, x: Tensor, normed: Tensor, gain: Tensor, shift: Tensor) -> None:
         kernels.norm[(self.row_tiles,)](x, normed, gain, shift, self.tokens, EPS, **self.rows)
@@ -89,84 +68,6 @@ class Launches:
             K=w.shape[1], KEEP=self.keep, NORM=following is not None, **self.rows_of_product,
         )  # fmt: skip
 
-    def attention_half(
-        self, h: Tensor, x: Tensor, y: Tensor, qkv: Tensor, mixed: Tensor, block: "BlockWeights", half: int,
-        following: tuple[Tensor, Tensor, Tensor],
-    ) -> None:  # fmt: skip
-        """The stream x with the attention of its norm h added, into y; ``qkv`` and ``mixed`` are kept."""
-        if not self.whole_attention:
-            torch.addmm(block.qkv_bias, h, block.qkv.T, out=qkv)
-            self.attention(qkv, mixed)
-            self.add_to_stream(mixed, x, y, block.out, block.out_bias, half, following)
-            return
-        halves.attention_half[(self.half_list_tiles,)](
-            h, x, y, qkv, mixed, following[0], block.qkv, block.qkv_bias, block.out, block.out_bias,
-            *following[1:], self._seed(half), self.present, self.tokens, self.scale, EPS,
-            KEEP=self.keep, NORM=True, **self.half_lists, **HALVES["attention_half"],
-        )  # fmt: skip
-
-    def mlp(
-        self, h: Tensor, x: Tensor, y: Tensor, active: Tensor, block: "BlockWeights", half: int,
-        following: tuple[Tensor, Tensor, Tensor] | None,
-    ) -> None:  # fmt: skip
-        """The stream x with the MLP of its norm h added, into y; ``active`` is kept."""
-        if not self.whole_mlp:
-            self.up_gelu(h, active, block.up, block.up_bias)
-            self.add_to_stream(active, x, y, block.down, block.down_bias, half, following)
-            return
-        normed, gain, shift = following or (y, block.down_bias, block.down_bias)
-        halves.mlp[(self.half_tiles,)](
-            h, x, y, active, normed, block.up, block.up_bias, block.down, block.down_bias, gain, shift,
-            self._seed(half), self.tokens, EPS, KEEP=self.keep, NORM=following is not None,
-            **self.half_mlp, **HALVES["mlp"],
-        )  # fmt: skip
-
-    def attention_half_backward(
-        self, grad_change: Tensor, qkv: Tensor, grad_qkv: Tensor, grad_y: Tensor, grad_x: Tensor, x: Tensor,
-        block: "BlockWeights", sums: list[Tensor], below: tuple[Tensor, int] | None,
-    ) -> None:  # fmt: skip
-        """``sums`` are those of ``attention_sums`` for the block, ``below`` is as in ``norm_backward``."""
-        if not self.whole_attention:
-            self.attention_backward(grad_change, qkv, grad_qkv, sums[1], block.out)
-            self.norm_backward(grad_qkv, grad_y, grad_x, x, block.qkv, block.attention_gain, sums[0], below)
-            return
-        grad_below, half = below or (grad_x, 0)
-        halves.attention_half_backward[(self.half_list_tiles,)](
-            grad_change, qkv, grad_qkv, block.out, block.qkv, self.present, grad_y, grad_x, grad_below, x,
-            block.attention_gain, self._seed(half), sums[0], self.tokens, self.scale, EPS,
-            KEEP=self.keep, BELOW=below is not None, **self.half_lists, **HALVES["attention_half_backward"],
-        )  # fmt: skip
-
-    def mlp_backward(
-        self, grad_change: Tensor, h: Tensor, grad_up: Tensor, grad_y: Tensor, grad_x: Tensor, x: Tensor,
-        block: "BlockWeights", sums: list[Tensor], below: tuple[Tensor, int],
-    ) -> None:  # fmt: skip
-        """``sums`` are those of ``mlp_sums`` for the block, ``below`` is as in ``norm_backward``."""
-        weights = (block.up, block.up_bias, block.down)
-        if not self.whole_mlp:
-            self.gelu_backward(grad_change, h, grad_up, sums[1], *weights)
-            self.norm_backward(grad_up, grad_y, grad_x, x, block.up, block.mlp_gain, sums[0], below)
-            return
-        halves.mlp_backward[(self.half_tiles,)](
-            grad_change, h, grad_up, *weights, grad_y, grad_x, below[0], x, block.mlp_gain,
-            self._seed(below[1]), sums[0], self.tokens, EPS, KEEP=self.keep, BELOW=True,
-            **self.half_mlp, **HALVES["mlp_backward"],
-        )  # fmt: skip
-
-    def attention_sums(self, like: Tensor, depth: int) -> list[Tensor]:
-        """By block, a row for each tile: the gradients of gain, shift, the bias below, and that of qkv."""
-        wide = 3 * self.width
-        if self.whole_attention:
-            return [like.new_empty((depth, self.half_list_tiles, 2 * wide))]
-        return [like.new_empty((depth, tiles, wide)) for tiles in (self.row_tiles, self.list_tiles)]
-
-    def mlp_sums(self, like: Tensor, depth: int) -> list[Tensor]:
-        """By block, a row for each tile: the gradients of gain, shift, the bias below, and that of up."""
-        if self.whole_mlp:
-            return [like.new_empty((depth, self.half_tiles, 7 * self.width))]
-        shapes = ((self.row_tiles, 3), (self.tiles, 4))
-        return [like.new_empty((depth, tiles, wide * self.width)) for tiles, wide in shapes]
-
     def dropout_backward(self, grad_y: Tensor, grad_change: Tensor, sums: Tensor, half: int) -> None:
         tensors = (grad_y, grad_change, sums, self._seed(half))
         kernels.dropout_backward[(self.row_tiles,)](*tensors, self.tokens, KEEP=self.keep, **self.rows)
@@ -187,12 +88,12 @@ class Launches:
 
     def norm_backward(
         self, grad_product: Tensor, grad_y: Tensor, grad_x: Tensor, x: Tensor, w: Tensor, gain: Tensor,
-        sums: Tensor, below: tuple[Tensor, int] | None,
+        sums: Tensor, below: tuple[Tensor, Tensor, int] | None,
     ) -> None:  # fmt: skip
-        """``below``: where the gradient goes after the dropout below, and its half block."""
-        grad_change, half = below or (grad_x, 0)
+        """``below``: where the gradient goes after the dropout below, its sums, and its half block."""
+        grad_change, sums_below, half = below or (grad_x, sums, 0)
         kernels.norm_backward[(self.row_tiles,)](
-            grad_product, grad_y, grad_x, grad_change, x, w, gain, self._seed(half), sums,
+            grad_product, grad_y, grad_x, grad_change, x, w, gain, self._seed(half), sums, sums_below,
             self.tokens, EPS, K=w.shape[0], KEEP=self.keep, BELOW=below is not None,
             **self.rows_of_product,
         )  # fmt: skip

@@ -1,9 +1,8 @@
 """A whole stack of transformer blocks as one operator, on GPUs and in bfloat16: see ``block_kernels``.
 
-Two launches a block in each direction, or five and four where whole halves do not apply; then four products
-of stacked matrices for the gradients of the weights of all blocks, which fill the GPU better than a product
-for each. It is faster where a block is narrow and its lists are short, so that the usual kernels spend their
-time on memory and on being launched.
+Five launches a block forward and four backward; then four products of stacked matrices for the gradients of
+the weights of all blocks, which fill the GPU better than a product for each. It is faster where a block is
+narrow and its lists are short, so that the usual kernels spend their time on memory and on being launched.
 """
 
 from collections.abc import Sequence
@@ -20,9 +19,6 @@ from factorank.kernels.gpu.block_launches import (
     narrowed,
     with_narrow,
 )
-
-FULL = 0
-"""How many tiles of matrix products a GPU works on at once; 0: those of a product are never split."""
 
 
 def apply(
@@ -65,21 +61,27 @@ def _forward(
     if tokens == 0:
         return [result, *kept, narrow]
     streams, normed, qkv, mixed, active = kept
-    mlp_normed = normed[len(normed) // 2 :]
     launch = Launches(x, tokens, heads, causal, keep, present, seeds)
     streams[0].copy_(x.view(tokens, width))
     launch.norm(streams[0], normed[0], blocks[0].attention_gain, blocks[0].attention_shift)
     for i, block in enumerate(with_narrow(blocks, narrow)):
         half, at = (2 * i, i) if save else (0, 0)
-        launch.attention_half(
-            normed[at], streams[half], streams[half + 1], qkv[at], mixed[at], block, 2 * i,
-            (mlp_normed[at], block.mlp_gain, block.mlp_shift),
+        torch.addmm(block.qkv_bias, normed[half], block.qkv.T, out=qkv[at])
+        launch.attention(qkv[at], mixed[at])
+        launch.add_to_stream(
+            mixed[at], streams[half], streams[half + 1], block.out, block.out_bias, 2 * i,
+            (normed[half + 1], block.mlp_gain, block.mlp_shift),
         )  # fmt: skip
+        launch.up_gelu(normed[half + 1], active[at], block.up, block.up_bias)
         target, following = result, None
         if i < len(blocks) - 1:
-            target, above, next_block = streams[half + 2 if save else 0], at + 1 if save else 0, blocks[i + 1]
+            above, next_block = half + 2 if save else 0, blocks[i + 1]
+            target = streams[above]
             following = (normed[above], next_block.attention_gain, next_block.attention_shift)
-        launch.mlp(mlp_normed[at], streams[half + 1], target, active[at], block, 2 * i + 1, following)
+        launch.add_to_stream(
+            active[at], streams[half + 1], target, block.down, block.down_bias, 2 * i + 1,
+            following,
+        )  # fmt: skip
     return [result, *kept, narrow]
 
 
@@ -101,40 +103,44 @@ def _backward(
     if tokens == 0:
         return [torch.zeros_like(tensor) for tensor in (grad_y, *parameters)]
     launch = Launches(grad_y, tokens, heads, causal, keep, present, seeds)
-    sums, mlp_sums = launch.attention_sums(grad_y, depth), launch.mlp_sums(grad_y, depth)
-    last_bias_sums = grad_y.new_empty((launch.row_tiles, width))
+    # By half block: gradients of gain and shift, and of the bias that the half ends with.
+    sums = grad_y.new_empty((2 * depth, launch.row_tiles, 3 * width))
+    up_sums = grad_y.new_empty((depth, launch.tiles, 4 * width))
+    qkv_sums = grad_y.new_empty((depth, launch.list_tiles, 3 * width))
     # By block: gradients of what the halves end with, before their dropouts; of the GELU's input; of qkv.
     grad_mixed, grad_change, grad_up, grad_qkv = (
         torch.empty((depth, tokens, wide * width), dtype=torch.bfloat16, device=grad_y.device)
         for wide in (1, 1, 4, 3)
     )
     grad_stream, grad_middle = grad_y.contiguous().view(tokens, width), grad_y.new_empty((tokens, width))
-    launch.dropout_backward(grad_stream, grad_change[-1], last_bias_sums, -1)
-    mlp_normed = normed[depth:]
+    launch.dropout_backward(grad_stream, grad_change[-1], sums[-1], -1)
     for i in reversed(range(depth)):
         block, half = blocks[i], 2 * i
-        launch.mlp_backward(
-            grad_change[i], mlp_normed[i], grad_up[i], grad_stream, grad_middle, streams[half + 1], block,
-            [tiles[i] for tiles in mlp_sums], (grad_mixed[i], half),
+        launch.gelu_backward(
+            grad_change[i], normed[half + 1], grad_up[i], up_sums[i], block.up, block.up_bias, block.down
+        )
+        launch.norm_backward(
+            grad_up[i], grad_stream, grad_middle, streams[half + 1], block.up, block.mlp_gain, sums[half + 1],
+            (grad_mixed[i], sums[half], half),
         )  # fmt: skip
+        launch.attention_backward(grad_mixed[i], qkv[i], grad_qkv[i], qkv_sums[i], block.out)
         grad_stream = torch.empty_like(grad_middle) if i == depth - 1 else grad_stream  # not the caller's
-        launch.attention_half_backward(
-            grad_mixed[i], qkv[i], grad_qkv[i], grad_middle, grad_stream, streams[half], block,
-            [tiles[i] for tiles in sums], (grad_change[i - 1], half - 1) if i else None,
+        launch.norm_backward(
+            grad_qkv[i], grad_middle, grad_stream, streams[half], block.qkv, block.attention_gain, sums[half],
+            (grad_change[i - 1], sums[half - 1], half - 1) if i else None,
         )  # fmt: skip
     matrices = [
-        _products(grad_qkv, normed[:depth]), _products(grad_mixed, mixed),
-        _products(grad_up, mlp_normed), _products(grad_change, active),
+        _products(grad_qkv, normed[::2]), _products(grad_mixed, mixed),
+        _products(grad_up, normed[1::2]), _products(grad_change, active),
     ]  # fmt: skip
-    vectors, mlp_vectors = _summed(sums), _summed(mlp_sums)
-    down_biases = [*vectors[1:, 2 * width : 3 * width], last_bias_sums.sum(0)]
+    sums, up_sums, qkv_sums = sums.sum(1), up_sums.sum(1), qkv_sums.sum(1)
     gradients = [grad_stream.view(rows, n, width)]
     for i, (qkv_weight, out, up, down) in enumerate(zip(*matrices, strict=True)):
-        gain, shift, _, qkv_bias = vectors[i].split((width, width, width, 3 * width))
-        mlp_gain, mlp_shift, out_bias, up_bias = mlp_vectors[i].split((width, width, width, 4 * width))
+        gain, shift, out_bias = sums[2 * i].split(width)
+        mlp_gain, mlp_shift, down_bias = sums[2 * i + 1].split(width)
         gradients += BlockWeights(
-            gain, shift, qkv_weight, qkv_bias, out, out_bias,
-            mlp_gain, mlp_shift, up, up_bias, down, down_biases[i],
+            gain, shift, qkv_weight, qkv_sums[i], out, out_bias,
+            mlp_gain, mlp_shift, up, up_sums[i], down, down_bias,
         )  # fmt: skip
     return gradients
 
@@ -142,8 +148,8 @@ def _backward(
 def _kept(tokens: int, width: int, depth: int, save: bool) -> list[tuple[tuple[int, int, int], torch.dtype]]:
     """Shapes and types of what a forward pass stores; one block's worth if no backward pass follows.
 
-    By half block: streams, and normed streams, of which those of attention come first. By block: queries,
-    keys and values; mixed values; what comes out of the GELU.
+    By half block: streams and normed streams. By block: queries, keys and values; mixed values; what comes
+    out of the GELU.
     """
     kept = depth if save else 1
     widths = (3 * width, width, 4 * width)
@@ -152,23 +158,8 @@ def _kept(tokens: int, width: int, depth: int, save: bool) -> list[tuple[tuple[i
 
 
 def _products(a: Tensor, b: Tensor) -> Tensor:
-    """``a^T b`` of each block's narrow ``(depth, tokens, …)``, summed and left in float32.
-
-    The tokens are split into parts, since so few and small matrices alone would not fill a GPU.
-    """
-    depth, tokens, rows = a.shape
-    tiles = depth * -(-rows // 128) * -(-b.shape[-1] // 128)
-    parts = next((parts for parts in (8, 4, 2) if tokens % (64 * parts) == 0 and tiles * parts <= FULL), 1)
-    if parts == 1:
-        return torch.bmm(a.mT, b, out_dtype=torch.float32)
-    left, right = (each.reshape(depth * parts, tokens // parts, -1) for each in (a, b))
-    return torch.bmm(left.mT, right, out_dtype=torch.float32).view(depth, parts, rows, -1).sum(1)
-
-
-def _summed(tiles: list[Tensor]) -> Tensor:
-    """``(depth, tiles, …)`` over the tiles, side by side."""
-    summed = [tile.sum(1) for tile in tiles]
-    return summed[0] if len(summed) == 1 else torch.cat(summed, 1)
+    """``a^T b`` of each block's narrow ``(depth, tokens, …)``, summed and left in float32."""
+    return torch.bmm(a.mT, b, out_dtype=torch.float32)
 
 
 _library = torch.library.Library("factorank", "FRAGMENT")
