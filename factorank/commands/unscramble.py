@@ -1,6 +1,6 @@
 """``factorank unscramble``: the words in scrambled letters."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,7 +114,9 @@ class Unscramble:
         from factorank.data.words import dictionary_words
         from factorank.experiments import unscramble
 
-        size = unscramble.UnscrambleSize(**({} if self.steps is None else {"steps": self.steps}))
+        size = unscramble.UnscrambleSize()
+        if self.steps is not None:
+            size = replace(size, steps=self.steps)
         more = [] if self.spelling is None else dictionary_words(self.spelling)
         model, rows = unscramble.run(
             words, size, self.out, command_line(), more=more, seed=self.seed, max_seconds=self.max_seconds
