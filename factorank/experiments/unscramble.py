@@ -23,6 +23,7 @@ from factorank.errors import FactorankError
 from factorank.experiments.record import provenance, write_results
 from factorank.files import write_whole
 from factorank.models import PermutationModel
+from factorank.models.model import Masks
 from factorank.training import TrainResult, train
 from factorank.training.processes import checked_device
 from factorank.unscramble import (
@@ -49,7 +50,7 @@ class UnscrambleSize:
     alphabetical: bool = False
     """Whether the code is relative to the letters in alphabetical order, whichever way they are scrambled."""
     code: Literal["insertion", "left-lehmer"] = "insertion"
-    masks: Literal["any", "suffix"] = "any"
+    masks: Masks = "any"
     batch_size: int = 1024
     optimizer: Literal["adamw", "muon"] = "muon"
     lr: float = 3e-3

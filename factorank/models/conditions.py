@@ -132,6 +132,12 @@ def conditions_for(
             "a model with masks='all' has learnt to predict from the context alone;"
             " observed and fixed need masks='suffix' or 'any'"
         )
+    if model.masks == "prefix" and observed is not None:
+        raise ModelError(
+            "a model with masks='prefix' predicts each position from those after it, and {parameter} items"
+            " are the first ones; this needs masks='suffix' or 'any'",
+            parameter="observed",
+        )
     with evaluating(model):
         encoded = encode_context(model.context, context, model.n, model.width)
     named = {"observed": observed, "fixed": fixed, "reference": reference}

@@ -45,7 +45,8 @@ def loss(
     scores = scores.reshape(rows, n)
     if model.masks != "any":
         count = length.expand(rows) if model.masks == "all" else count
-        scores = torch.arange(n, 0, -1, device=device).expand(rows, n) / (n + 1)
+        scores = torch.arange(1, n + 1, device=device).expand(rows, n) / (n + 1)
+        scores = scores if model.masks == "prefix" else 1 - scores
     if present is not None:
         scores = torch.where(present.reshape(-1, n), scores, 2.0)
     threshold = scores.sort(-1).values.gather(-1, count[:, None] - 1)

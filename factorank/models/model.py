@@ -1,7 +1,7 @@
 """PermutationModel: a code, a network and an objective."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from factorank.models.unmasking import checked_beam, checked_unmasking
 from factorank.permutations import cannot_check, checked_shape
 
 Objective = Literal["masked", "autoregressive"]
-Masks = Literal["any", "suffix", "all"]
+Masks = Literal["any", "suffix", "prefix", "all"]
 Target = Literal["order", "rank"]
 Reveal = Literal["left-to-right", "right-to-left"]
 
@@ -45,8 +45,9 @@ class PermutationModel(SavedModel):
         reference: the order ``(n,)`` that the code is relative to; 0..n-1 unless given.
         masks: which positions a masked model learns to predict from the others. "any": every set, so that
             every NFE and order of revealing is learnt. "suffix": all after the first few, for a law that is
-            asked left to right or given the order of some items (``observed``). "all": all of them, for a
-            law that is asked at 1 NFE and no other. The fewer the sets, the more is learnt of each.
+            asked left to right or given the order of some items (``observed``). "prefix": all before the
+            last few, for a law that is asked right to left. "all": all of them, for a law that is asked at
+            1 NFE and no other. The fewer the sets, the more is learnt of each.
         target: what is encoded: the "order" (the default), or the "rank" of each item. Position i of the code
             then belongs to item i instead of place i, or for insertion the other way round. An aligned
             context with a token for each item goes with insertion codes, and with "rank" with all other
@@ -94,10 +95,10 @@ class PermutationModel(SavedModel):
             raise ModelError(
                 f"the objective is 'masked' or 'autoregressive', not {objective!r}", parameter="objective"
             )
-        if masks not in ("any", "suffix", "all") or (masks != "any" and objective != "masked"):
+        if masks not in get_args(Masks) or (masks != "any" and objective != "masked"):
             raise ModelError(
-                f"{{parameter}} are 'any', 'suffix' or 'all', the last two for masked models: {masks=},"
-                f" {objective=}",
+                f"{{parameter}} are 'any', 'suffix', 'prefix' or 'all', all but 'any' for masked models:"
+                f" {masks=}, {objective=}",
                 parameter="masks",
             )
         check_encoder(context)
@@ -173,7 +174,8 @@ class PermutationModel(SavedModel):
             = \mathbb{E}_{k, M} \frac{n}{k} \sum_{j \in M} -\log p(c_j \mid c_{\bar M}),
 
         k uniform on 1..n and M a uniform set of k masked positions; k is stratified over the batch. With
-        ``masks="suffix"`` M is the last k positions, with "all" all n of them (the exact loss at 1 NFE).
+        ``masks="suffix"`` M is the last k positions, with "prefix" the first k, with "all" all n of them (the
+        exact loss at 1 NFE).
 
         Tensor operations only, no synchronisation: it can be compiled whole and captured in a CUDA graph.
         Random numbers come from the generator, or are what :meth:`noise` gave. Orders are

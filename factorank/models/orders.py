@@ -268,6 +268,14 @@ def check_fixed(model: "PermutationModel", fixed: Tensor, present: Tensor | None
             f" it, so fixed values must be the first ones, but row {int(hole.int().argmax())} of fixed has a"
             " free position before a fixed one; a masked model with masks='any' can be given any"
         )
+    free = ~is_fixed if present is None else ~is_fixed & present
+    hole = (is_fixed[:, :-1] & free[:, 1:]).any(-1)
+    if model.masks == "prefix" and bool(hole.any()):
+        raise ModelError(
+            "a model with masks='prefix' predicts each position from those after it, so fixed values must be"
+            f" the last ones, but row {int(hole.int().argmax())} of fixed has a free position after a fixed"
+            " one; a masked model with masks='any' can be given any"
+        )
 
 
 def check_observed(model: "PermutationModel", observed: Tensor, present: Tensor | None) -> None:

@@ -24,6 +24,8 @@ TEMPERATURES = (1e-30, 1e30)
 """What logits are divided by: float32 has room for it on either side."""
 UNMASK = ("random", "left-to-right", "right-to-left", "confident")
 """The orders in which a masked model can reveal its positions."""
+LEARNT = {"suffix": "left-to-right", "prefix": "right-to-left"}
+"""The only one that models with some masks have learnt."""
 
 
 @dataclasses.dataclass
@@ -166,14 +168,18 @@ def checked_unmasking(
                 parameter="nfe",
             )
         return Unmasking(unmask or "random", Blocks(1), **tempered)
-    if model.masks == "suffix" and nfe != 1:
-        if unmask not in (None, "left-to-right") or (order is not None and list(order) != sorted(order)):
+    if model.masks in LEARNT and nfe != 1:
+        only, backward = LEARNT[model.masks], model.masks == "prefix"
+        listed = [at for positions in partition or () for at in sorted(positions, reverse=backward)]
+        ordered = listed == sorted(order or (), reverse=backward)
+        if not ordered or (order is None and unmask not in (None, only)):
+            asked = f"{{parameter={unmask!r}}}" if order is None else f"the {{parameter}} {partition!r}"
             raise ModelError(
-                f"a model with masks='suffix' has learnt to reveal left to right; {{parameter={unmask!r}}}"
+                f"a model with masks={model.masks!r} has learnt to reveal {only.replace('-', ' ')}; {asked}"
                 " needs masks='any'",
-                parameter="unmask",
+                parameter="unmask" if order is None else "partition",
             )
-        unmask = "left-to-right"
+        unmask = only if order is None else unmask
     if entropy_bound is None:
         blocks = Blocks(model.n if nfe is None else nfe, schedule or "equal", sizes)
         return Unmasking(unmask or "random", blocks, None, order, **tempered)

@@ -122,6 +122,51 @@ def test_masks_of_a_suffix_and_of_all(code):
     torch.testing.assert_close(-model.loss(orders), model.distribution(nfe=1).log_prob(orders))
 
 
+@pytest.mark.parametrize("code", CODES)
+def test_masks_of_a_prefix(code):
+    orders = all_orders(4)
+    model = small_model(4, code, masks="prefix")
+    encoded = model.code.encode(orders)
+    for count in range(1, 5):
+        masked = torch.cat([torch.full_like(encoded[..., :count], model.n), encoded[..., count:]], -1)
+        log_probs = model.network.head(model.network.hidden(masked, None, None)).log_softmax(-1)
+        chosen = log_probs.gather(-1, encoded[..., None])[..., :count, 0].sum(-1)
+        noise = torch.full((24,), (count - 0.5) / 4), torch.rand(24, 4)
+        torch.testing.assert_close(model.loss(orders, noise=noise), -chosen * 4 / count)
+
+
+def test_a_prefix_of_a_short_list_ends_where_the_list_does():
+    model = small_model(5, "left-lehmer", masks="prefix")
+    short = torch.tensor([[2, 0, 1, -1, -1]])
+    code = model.code.encode(short[:, :3])
+    for count in range(1, 4):
+        masked = torch.cat([torch.full((1, count), model.n), code[:, count:], torch.zeros(1, 2).long()], -1)
+        present = torch.tensor([[True, True, True, False, False]])
+        log_probs = model.network.head(model.network.hidden(masked, None, present)).log_softmax(-1)
+        chosen = log_probs[:, :3].gather(-1, code[..., None])[:, :count, 0].sum(-1)
+        noise = torch.full((1,), (count - 0.5) / 3), torch.rand(1, 5)
+        torch.testing.assert_close(model.loss(short, noise=noise), -chosen * 3 / count)
+
+
+def test_a_model_of_prefixes_reveals_right_to_left():
+    model = small_model(4, "left-lehmer", masks="prefix")
+    law = model.distribution(nfe=2)
+    assert law.unmask == "right-to-left"
+    assert law.log_prob(all_orders(4)).exp().sum().item() == pytest.approx(1, abs=1e-5)
+    assert model.distribution(partition=[[2, 3], [1]]).nfe == 2
+    assert model.distribution(nfe=2, fixed=torch.tensor([-1, -1, -1, 2])).exact
+    assert model.distribution(entropy_bound=0.1, unmask="right-to-left").unmask == "right-to-left"
+    for refused, match in (
+        (lambda: model.distribution(nfe=2, unmask="left-to-right"), "has learnt to reveal right to left"),
+        (lambda: model.distribution(partition=[[1], [2, 3]]), "has learnt to reveal right to left"),
+        (lambda: model.distribution(entropy_bound=0.1, unmask="confident"), "reveal right to left"),
+        (lambda: model.distribution(fixed=torch.tensor([0, -1, -1, -1])), "must be the last ones"),
+        (lambda: model.distribution(observed=torch.tensor([1, 0])), "from those after it"),
+    ):
+        with pytest.raises(fr.errors.ModelError, match=match):
+            refused()
+
+
 def test_masks_say_what_was_learnt():
     every, suffix = small_model(4, "insertion", masks="all"), small_model(4, "insertion", masks="suffix")
     assert every.distribution().nfe == 1
