@@ -24,6 +24,7 @@ from factorank.experiments.record import provenance, write_results
 from factorank.files import write_whole
 from factorank.models import PermutationModel
 from factorank.models.model import Masks
+from factorank.models.unmasking import UNMASK
 from factorank.training import TrainResult, train
 from factorank.training.processes import checked_device
 from factorank.unscramble import (
@@ -42,15 +43,15 @@ class UnscrambleSize:
     """The network and its training."""
 
     width: int = 128
-    depth: int = 10
+    depth: int = 8
     heads: int = 4
-    dropout: float = 0.1
-    memory: int = 0
+    dropout: float = 0.05
+    memory: int = 1024
     """Hidden units of the network over the counts of the letters; no such network at 0."""
-    alphabetical: bool = False
+    alphabetical: bool = True
     """Whether the code is relative to the letters in alphabetical order, whichever way they are scrambled."""
     code: Literal["insertion", "left-lehmer"] = "insertion"
-    masks: Masks = "any"
+    masks: Masks = "suffix"
     batch_size: int = 1024
     optimizer: Literal["adamw", "muon"] = "muon"
     lr: float = 3e-3
@@ -59,7 +60,7 @@ class UnscrambleSize:
     steps: int = 40_000
     held_out: float = 0.05
     """The share of the letter sets that is not trained on."""
-    spelling: float = 0.5
+    spelling: float = 0.35
     """The share of the batches that are words of the larger list, if there is one."""
 
 
@@ -258,13 +259,14 @@ def score(
 
 def _laws(model: PermutationModel, length: int | None) -> Iterator[tuple[str, int]]:
     """The orders of revealing, and NFE, that are scored."""
+    usual, most = usual_unmask(model), 1 if model.masks == "all" else model.n
     if length is not None:
-        yield usual_unmask(model), model.n
+        yield usual, most
         return
-    any_order = ("right-to-left", "confident", "random") if model.masks == "any" else ()
-    for unmask in ("left-to-right", *any_order):
-        for nfe in sorted({1, 2, model.n}):
-            if nfe > 1 or unmask == "left-to-right":  # of one block the order does not matter
+    others = [unmask for unmask in UNMASK if unmask != usual] if model.masks == "any" else []
+    for unmask in (usual, *others):
+        for nfe in sorted({1, min(2, most), most}):
+            if nfe > 1 or unmask == usual:  # of one block the order does not matter
                 yield unmask, nfe
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from factorank.data.words import LETTERS, spellings
 from factorank.errors import FactorankError
 from factorank.models import PermutationLaw, PermutationModel, TokenContext
+from factorank.models.unmasking import LEARNT
 
 SHORTEST = 3
 WEIGHTS = Path(__file__).parents[1] / "weights" / "unscramble"
@@ -97,13 +98,14 @@ def law_of_letters(
 
 
 def usual_unmask(model: PermutationModel) -> str:
-    """The order of revealing that suits the code: left-Lehmer codes tell most at their last positions, where
-    they spell a word from its end.
+    """The order of revealing that a model has learnt, or else the one that suits its code: left-Lehmer codes
+    tell most at their last positions, where they spell a word from its end.
 
     >>> usual_unmask(PermutationModel(4, "insertion", width=8, depth=1, heads=1))
     'left-to-right'
     """
-    return "right-to-left" if model.code.name == "left-lehmer" else "left-to-right"
+    suits = "right-to-left" if model.code.name == "left-lehmer" else "left-to-right"
+    return LEARNT.get(model.masks, suits)
 
 
 def spell(letters: str, order: Sequence[int]) -> str:

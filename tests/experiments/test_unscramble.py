@@ -1,6 +1,7 @@
 """Unscrambling: the batches, training, scores, the command."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,17 @@ TINY = ["eat", "ate", "tea", "see", "stop", "spot", "noon"]
 @pytest.fixture(scope="module")
 def tiny():
     size = UnscrambleSize(
-        width=32, depth=2, heads=2, memory=64, batch_size=64, lr=5e-3, steps=450, held_out=0
+        width=32,
+        depth=2,
+        heads=2,
+        dropout=0.1,
+        memory=64,
+        alphabetical=False,
+        masks="any",
+        batch_size=64,
+        lr=5e-3,
+        steps=450,
+        held_out=0,
     )
     return unscramble.learn(TINY, size, device="cpu")[0], size
 
@@ -71,7 +82,7 @@ def test_a_larger_list_teaches_spelling_but_no_word_of_known_or_held_out_letters
     monkeypatch.setattr(unscramble, "train", catch)
     held_out = split_sets(anagram_sets(read_words()))[1]
     more = ["post", "sand", "stopping", "a", next(x for x in held_out if len(x) <= 4)]
-    size = UnscrambleSize(alphabetical=True, width=8, heads=1, depth=1, spelling=0.25)
+    size = UnscrambleSize(width=8, heads=1, depth=1, spelling=0.25)
     unscramble.learn(TINY, size, more=more)
     learnt = {letters for letters in anagram_sets(TINY) if letters not in held_out}
     assert set(seen) == learnt | {"adns"}
@@ -80,7 +91,8 @@ def test_a_larger_list_teaches_spelling_but_no_word_of_known_or_held_out_letters
 
 @pytest.mark.parametrize("code", ["insertion", "left-lehmer"])
 def test_letters_in_alphabetical_order_give_one_law_whichever_way_they_are_scrambled(code):
-    changes = {"alphabetical": True, "code": code, "memory": 8, "dropout": 0.0}
+    masks = "prefix" if code == "left-lehmer" else "suffix"
+    changes = {"alphabetical": True, "code": code, "masks": masks, "memory": 8, "dropout": 0.0}
     size = UnscrambleSize(
         width=32, depth=2, heads=2, batch_size=64, lr=5e-3, steps=150, held_out=0, **changes
     )
@@ -90,6 +102,23 @@ def test_letters_in_alphabetical_order_give_one_law_whichever_way_they_are_scram
     assert shares[0] == pytest.approx(shares[1], abs=1e-5)
     assert sum(shares[0].values()) == pytest.approx(1, abs=1e-5)
     assert sum(shares[0][word] for word in words[:3]) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("masks", "laws"),
+    [
+        ("prefix", {("right-to-left", 1), ("right-to-left", 2), ("right-to-left", 4)}),
+        ("suffix", {("left-to-right", 1), ("left-to-right", 2), ("left-to-right", 4)}),
+        ("all", {("left-to-right", 1)}),
+    ],
+)
+def test_only_laws_that_were_learnt_are_scored(masks, laws):
+    code = "left-lehmer" if masks == "prefix" else "insertion"
+    tiny = UnscrambleSize(width=8, depth=1, heads=1, batch_size=32, steps=2, held_out=0)
+    size = replace(tiny, code=code, masks=masks)
+    model = unscramble.learn(TINY, size, device="cpu")[0]
+    rows = [row for row in unscramble.score(model, TINY, size) if row["length"] is None]
+    assert {(row["unmask"], row["nfe"]) for row in rows} == laws
 
 
 def test_saved_in_half_precision_and_read_back(tiny, tmp_path):
