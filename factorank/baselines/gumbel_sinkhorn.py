@@ -12,6 +12,7 @@ from factorank.distributions.drawing import standard_gumbel
 from factorank.errors import ModelError
 from factorank.kernels.gpu.graphs import replayed
 from factorank.models.network import evaluating
+from factorank.permutations import cannot_check
 
 
 class GumbelSinkhorn(OrderingModel):
@@ -83,7 +84,7 @@ class GumbelSinkhorn(OrderingModel):
         pieces = context.reshape(*order.shape, context.shape[order.ndim :].numel()).float()
         pieces = pieces / 255 if context.dtype == torch.uint8 else pieces
         noisy = self.scores(tokens) + self.gumbel * standard_gumbel(noise[0])
-        log_matrix = sinkhorn(noisy / self.temperature, self.iterations)
+        log_matrix = sinkhorn(noisy / self.temperature, self.iterations, check=False)
         with torch.autocast(order.device.type, enabled=False):
             placed = log_matrix.exp() @ pieces
         target = pieces.gather(-2, order[..., None].expand_as(pieces))
@@ -118,19 +119,34 @@ class GumbelSinkhorn(OrderingModel):
         return super().config() | own
 
 
-def sinkhorn(scores: Tensor, iterations: int = 20) -> Tensor:
+def sinkhorn(scores: Tensor, iterations: int = 20, check: bool = True) -> Tensor:
     """The logarithm of the matrix that Sinkhorn's algorithm gives for ``exp(scores)``: ``(*batch, n, n)``.
 
     Rows and then columns are divided by their sums, again and again; the limit is doubly stochastic. For
     scores / τ with τ to 0, and as many iterations as it takes, it becomes the best assignment's permutation
     matrix. Sinkhorn, "A relationship between arbitrary positive matrices and doubly stochastic matrices",
-    1964.
+    1964. Scores of −∞ stay out where every row and column has others; ``check=False`` does not look.
 
     >>> sinkhorn(torch.tensor([[2.0, 0.0], [0.0, 0.0]])).exp()
     tensor([[0.7311, 0.2689],
             [0.2689, 0.7311]])
     """
+    if check and (scores.dim() < 2 or scores.shape[-1] != scores.shape[-2] or not scores.is_floating_point()):
+        kind = f"{scores.dtype} of shape {tuple(scores.shape)}"
+        raise ModelError(f"scores must be floating, (*batch, n, n), not {kind}", parameter="scores")
+    if check and iterations < 0:
+        raise ModelError(f"iterations must be at least 0, not {iterations}", parameter="iterations")
+    log_matrix = scores
     for _ in range(iterations):
-        scores = scores - scores.logsumexp(-1, keepdim=True)
-        scores = scores - scores.logsumexp(-2, keepdim=True)
-    return scores
+        log_matrix = log_matrix - log_matrix.logsumexp(-1, keepdim=True)
+        log_matrix = log_matrix - log_matrix.logsumexp(-2, keepdim=True)
+    if check and not cannot_check(scores):
+        _refuse(scores.isnan() | scores.isposinf(), "must be less than infinity")
+        _refuse(log_matrix.isnan(), "must leave no row or column empty")
+    return log_matrix
+
+
+def _refuse(wrong: Tensor, problem: str) -> None:
+    if bool(wrong.any()):
+        matrix = int(wrong.flatten(0, -3).any((-1, -2)).nonzero()[0]) if wrong.dim() > 2 else 0
+        raise ModelError(f"scores {problem}, unlike those of matrix {matrix}", parameter="scores")

@@ -27,6 +27,41 @@ def test_sinkhorn_becomes_doubly_stochastic(generator):
     torch.testing.assert_close(ratio, wanted)
 
 
+@pytest.mark.parametrize("rounds", [0, 1, 20])
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_scores_without_an_answer_are_refused(wrong, rounds):
+    scores = torch.zeros(3, 4, 4)
+    scores[1, 2, 3] = wrong
+    with pytest.raises(ModelError, match="less than infinity, unlike those of matrix 1"):
+        sinkhorn(scores, rounds)
+
+
+@pytest.mark.parametrize("full", [-torch.inf, torch.finfo(torch.float32).min])
+def test_empty_columns_are_refused(full):
+    scores = torch.full((2, 2), torch.finfo(torch.float32).max)
+    scores[:, 1] = full  # or so far below the others that nothing is left of it
+    with pytest.raises(ModelError, match="no row or column empty"):
+        sinkhorn(scores)
+    assert (
+        sinkhorn(torch.tensor([[0.0, -torch.inf], [0.0, 0.0]]), 500)
+        .exp()[1]
+        .allclose(torch.tensor([0.0, 1.0]), atol=5e-3)
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "rounds", "message"),
+    [
+        (torch.zeros(2, 3), 1, "not torch.float32 of shape"),
+        (torch.zeros(2, 2).long(), 1, "must be floating"),
+        (torch.zeros(2, 2), -1, "iterations must be at least 0, not -1"),
+    ],
+)
+def test_sinkhorn_refuses_other_shapes(scores, rounds, message):
+    with pytest.raises(ModelError, match=message):
+        sinkhorn(scores, rounds)
+
+
 @pytest.mark.parametrize("n", [1, 2, 4, 6])
 def test_sinkhorn_at_temperature_zero_is_the_best_assignment(n, generator):
     scores = torch.randn(20, n, n, generator=generator, dtype=torch.float64)
