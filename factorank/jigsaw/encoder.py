@@ -18,6 +18,7 @@ from factorank.codes import code as find_code
 from factorank.errors import ModelError
 from factorank.jigsaw.edges import EdgeAttention
 from factorank.jigsaw.puzzles import Direction
+from factorank.models.transformer import waves as places_as_waves
 from factorank.permutations import inverse
 
 FEATURES = ("edges", "contrast", "means", "neighbours")
@@ -44,7 +45,10 @@ class Pieces(nn.Module):
             value in a draft, the code of the order that all guesses make. Training with the true slots
             (:class:`factorank.jigsaw.HintedModel`) teaches the encoder where pieces belong; the network
             then corrects the draft.
+        waves: the places of tokens before the code are sines and cosines, from -n on, and not learnt.
     """
+
+    places: Tensor | None
 
     def __init__(
         self,
@@ -56,11 +60,15 @@ class Pieces(nn.Module):
         aligned: bool = True,
         direction: Direction = "slot-of-piece",
         slots: str | None = None,
+        waves: bool = False,
     ) -> None:
         super().__init__()
         self.grid, self.piece, self.width, self.channels = grid, piece, width, channels
-        self.aligned, self.direction = aligned, direction
-        self.places = None if aligned else nn.Parameter(0.5 * torch.randn(grid**2, width))
+        self.aligned, self.direction, self.waves = aligned, direction, waves
+        if waves and not aligned:
+            self.register_buffer("places", places_as_waves(torch.arange(-(grid**2), 0), width), False)
+        else:
+            self.places = None if aligned else nn.Parameter(0.5 * torch.randn(grid**2, width))
         self.slots = None if slots is None else SlotGuess(grid**2, width, slots)
 
     def forward(self, pieces: "Tensor | Encoded") -> Tensor:
@@ -89,7 +97,7 @@ class Pieces(nn.Module):
         return torch.zeros((2, n, self.piece, self.piece, self.channels), dtype=torch.uint8)
 
     def config(self) -> dict[str, Any]:
-        names = ("grid", "piece", "width", "channels", "aligned", "direction")
+        names = ("grid", "piece", "width", "channels", "aligned", "direction", "waves")
         return {name: getattr(self, name) for name in names} | {
             "slots": None if self.slots is None else self.slots.code.name
         }
@@ -216,16 +224,27 @@ def _strips(pixels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 class PieceConvolution(Pieces):
     """A convolution with pooling and two linear layers, as in the code of Symmetric Diffusers.
 
-    A group norm replaces its batch norm, so that a puzzle does not depend on the others in its batch.
+    A group norm replaces its batch norm, so that a puzzle does not depend on the others in its batch, unless
+    ``batch_norm`` keeps it.
     Zhang et al., "Symmetric Diffusers: Learning Discrete Diffusion on Finite Symmetric Groups", 2025.
     """
 
-    def __init__(self, grid: int, piece: int, width: int, channels: int = 3, **options: Any) -> None:
+    def __init__(
+        self,
+        grid: int,
+        piece: int,
+        width: int,
+        channels: int = 3,
+        *,
+        batch_norm: bool = False,
+        **options: Any,
+    ) -> None:
         super().__init__(grid, piece, width, channels, **options)
+        self.batch_norm = batch_norm
         pooled = 32 * ((piece + 1) // 2) ** 2  # the side is halved, rounded up
         self.layers = nn.Sequential(
             nn.Conv2d(channels, 32, 3, padding=1),
-            nn.GroupNorm(8, 32),
+            nn.BatchNorm2d(32) if batch_norm else nn.GroupNorm(8, 32),
             nn.ReLU(),
             nn.MaxPool2d(2, ceil_mode=True),
             nn.Flatten(),
@@ -237,3 +256,6 @@ class PieceConvolution(Pieces):
     def tokens(self, pixels: Tensor) -> Tensor:
         rows = pixels.flatten(0, -4).movedim(-1, 1)
         return self.layers(rows).view(*pixels.shape[:-3], self.width)
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | {"batch_norm": self.batch_norm}

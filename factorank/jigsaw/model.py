@@ -55,7 +55,13 @@ def new_model(setting: JigsawSetting, side: int = SIDE) -> JigsawModel:
         baseline = GumbelSinkhorn if setting.method == "gumbel-sinkhorn" else RiffleDiffusion
         return baseline(setting.n, encoder, *size, **setting.model_options)
     model = (HintedModel if setting.hints > 0 else PermutationModel)(
-        setting.n, setting.code_used, setting.objective, *size, context=encoder, masks=setting.masks_used
+        setting.n,
+        setting.code_used,
+        setting.objective,
+        *size,
+        context=encoder,
+        masks=setting.masks_used,
+        norm=setting.norm,
     )
     model.padded = False  # every puzzle has all its pieces
     if isinstance(model, HintedModel):
@@ -75,11 +81,12 @@ def _new_encoder(setting: JigsawSetting, side: int) -> Pieces:
         "aligned": setting.aligned or not ours,
         "direction": setting.direction_used,
         "slots": setting.code_used if ours and setting.hints > 0 else None,
+        "waves": setting.norm == "after",
     }
     shape = (setting.grid, check_grid(setting.grid, side), setting.width)
     if kind == "mlp":
         return PieceEncoder(*shape, features=tuple(features), rounds=setting.rounds_used, **options)
-    return PieceConvolution(*shape, **options)
+    return PieceConvolution(*shape, batch_norm=setting.norm == "after", **options)
 
 
 def pieces_of(model: JigsawModel) -> Pieces:
@@ -101,7 +108,7 @@ def setting_of(model: JigsawModel, run: str | Path | None = None) -> JigsawSetti
         raise FactorankError(f"{run} has no setting.json, which says how its baseline was trained")
     encoder = pieces_of(model)
     features = ["mlp", *encoder.features] if isinstance(encoder, PieceEncoder) else ["convolution"]
-    shared = ("objective", "masks", "width", "depth", "heads", "dropout")
+    shared = ("objective", "masks", "width", "depth", "heads", "dropout", "norm")
     return JigsawSetting(
         label="shipped",
         grid=encoder.grid,

@@ -8,11 +8,13 @@ from typing import Any, Literal, get_args
 from factorank.errors import FactorankError
 from factorank.jigsaw.puzzles import Direction, augmentations, check_grid
 from factorank.models.model import Masks, Objective
+from factorank.models.transformer import Norm
 from factorank.training import TrainSettings
 from factorank.training.settings import Optimizer
 
 Method = Literal["factorank", "gumbel-sinkhorn", "riffle-diffusion"]
 METHODS: tuple[Method, ...] = get_args(Method)
+NORMS: tuple[Norm, ...] = get_args(Norm)
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
 ENDLESS = 10_000_000
 """Steps of a run that its time ends."""
@@ -54,6 +56,8 @@ class JigsawSetting:
     """Blocks of the transformer. None: 7, or fewer with neighbours, for 1.7 million parameters."""
     heads: int = 8
     dropout: float = 0.0
+    norm: Norm = "before"
+    """"after": norms, dropout and places as in the first transformers, a batch norm in the convolution."""
     augment: str = "crop+flip"
     ties: bool = True
     """Identical pieces have one right order in training; see :func:`factorank.jigsaw.puzzles.settle_ties`."""
@@ -155,15 +159,16 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": EARLIER
     | {"direction": "piece-of-slot", "aligned": False, "masks": "any", "augment": "none"}
-    | {"ties": False, "lr": 3e-4, "ema": 0.0},
+    | {"ties": False, "lr": 3e-4, "ema": 0.0, "dropout": 0.1, "norm": "after"},
     "gumbel-sinkhorn": EARLIER | {"method": "gumbel-sinkhorn"},
     "riffle-diffusion": EARLIER | {"method": "riffle-diffusion"},
 }
 """What each preset changes in the default setting.
 
 "paper" is the paper's: the network of Symmetric Diffusers, whose code tokens attend to piece tokens (all of
-them or, autoregressive, those before), its learning rate, and no augmentation. The baselines have the
-convolutions and the learning rate of Symmetric Diffusers, and our crops, flips and averages.
+them or, autoregressive, those before), the paper's learning rate and batches, and no augmentation. The
+baselines have the convolutions and the learning rate of Symmetric Diffusers, and our crops, flips and
+averages.
 """
 
 
@@ -185,6 +190,7 @@ def setting(preset: str = "default", **changes: Any) -> JigsawSetting:
 
 
 CHECKS: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
+    (("norm",), f"one of {', '.join(NORMS)}", NORMS.__contains__),
     (("method",), f"one of {', '.join(METHODS)}", METHODS.__contains__),
     (("optimizer",), f"one of {', '.join(OPTIMIZERS)}", OPTIMIZERS.__contains__),
     (("label",), "the name of a folder, without slashes", lambda value: value and not {*value} & {*"/\\"}),

@@ -10,12 +10,15 @@ from torch import Tensor
 from factorank.kernels.derivatives import FirstOnly
 
 
-def attend_packed(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+def attend_packed(
+    qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False, dropout: float = 0.0
+) -> Tensor:
     """Attention of the tokens of each row to one another, their queries, keys and values packed.
 
     ``(rows, tokens, 3, heads, head width)`` to ``(rows, tokens, width)``. ``mask`` is bool, broadcasts to
     ``(rows, heads, query tokens, key tokens)`` and is true where a query may attend. ``causal`` lets token i
-    attend to tokens 0..i, and excludes a mask. By products and a softmax, which have every derivative.
+    attend to tokens 0..i, and excludes a mask. ``dropout`` is of the weights. By products and a softmax, with
+    every derivative.
     """
     query, key, value = split_heads(qkv)
     scores = query * query.shape[-1] ** -0.5 @ key.mT
@@ -23,14 +26,15 @@ def attend_packed(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = Fal
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
-    return merge_heads(scores.softmax(-1) @ value)
+    return merge_heads(F.dropout(scores.softmax(-1), dropout) @ value)
 
 
-def attend_by_torch(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+def attend_by_torch(
+    qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False, dropout: float = 0.0
+) -> Tensor:
     """The same by torch's fused operator, which has first derivatives only."""
-    qkv = FirstOnly.of(qkv)
-    mixed = F.scaled_dot_product_attention(*split_heads(qkv), attn_mask=mask, is_causal=causal)
-    return merge_heads(mixed)
+    query, key, value = split_heads(FirstOnly.of(qkv))
+    return merge_heads(F.scaled_dot_product_attention(query, key, value, mask, dropout, causal))
 
 
 def split_heads(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -152,16 +152,19 @@ def runs_fast(path: Path, facts: Facts) -> bool:
     return fast and not ((path == "flash" or path in NETWORK) and is_transformed())
 
 
-def attention(qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+def attention(
+    qkv: Tensor, mask: Tensor | None = None, *, causal: bool = False, dropout: float = 0.0
+) -> Tensor:
     """Attention of the tokens of each row to one another: as ``attention.attend_packed``."""
     rows, tokens, _, _, head = qkv.shape
     keys_only = _over_keys(mask, rows)
     facts = Facts(qkv.is_cuda, TRITON, rows=rows, tokens=tokens, head=head, keys_only=keys_only)
-    if runs_fast("attention", facts):
+    if not dropout and runs_fast("attention", facts):
         from factorank.kernels.gpu import attention as short
 
         return short.attention(qkv, None if mask is None else mask[:, 0, 0], causal)
-    return (attend_by_torch if runs_fast("flash", facts) else attend_packed)(qkv, mask, causal=causal)
+    attend = attend_by_torch if runs_fast("flash", facts) else attend_packed
+    return attend(qkv, mask, causal=causal, dropout=dropout)
 
 
 def blocks(

@@ -18,6 +18,7 @@ from factorank.models.drafting import checked_draft
 from factorank.models.law import PermutationLaw
 from factorank.models.network import Network, checked_sizes
 from factorank.models.saving import SavedModel
+from factorank.models.transformer import Norm
 from factorank.models.unmasking import checked_beam, checked_unmasking
 from factorank.permutations import cannot_check, checked_shape
 
@@ -56,6 +57,8 @@ class PermutationModel(SavedModel):
             left-Lehmer codes tell most at their last positions: "right-to-left" suits them. ``model.code`` is
             the reversed code then; fixed values and logits are of its positions. Contexts must not be
             aligned, and all lists have n items.
+        norm: "before" attention and MLP; "after" them is the first transformers' network, with its ReLU, its
+            waves for the places, and dropout of tokens, attention and hidden units as well.
 
     With a code whose domains do not depend on n (insertion, left-Lehmer) lists shorter than n may be mixed
     in, padded with -1. ``model.padded = False`` promises that there are none and saves the attention mask.
@@ -88,6 +91,7 @@ class PermutationModel(SavedModel):
         masks: Masks = "any",
         target: Target | None = None,
         reveal: Reveal = "left-to-right",
+        norm: Norm = "before",
     ) -> None:
         super().__init__()
         n, width, depth, heads = checked_sizes(n, width, depth, heads, dropout)
@@ -111,12 +115,11 @@ class PermutationModel(SavedModel):
         check_code(self.code, n)
         if reveal == "right-to-left" and not isinstance(self.code, Reversed):
             self.code = Reversed(self.code)
-        self.width, self.depth, self.heads, self.dropout = width, depth, heads, dropout
+        self.width, self.depth, self.heads, self.dropout, self.norm = width, depth, heads, dropout, norm
         self.context, self.masks, self.warned = context, masks, False
         self.target, self.target_given = orders.checked_target(self.code, target), target is not None
-
         encode_items = self.causal and getattr(context, "aligned", False)
-        self.network = Network(self.code.support_mask(n), width, depth, heads, dropout, encode_items)
+        self.network = Network(self.code.support_mask(n), width, depth, heads, dropout, encode_items, norm)
 
         self.padded = not self.code.domains_depend_on_n and reference is None
         identity = self.code.encode(torch.arange(n), check=False)

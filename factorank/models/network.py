@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from factorank.errors import ModelError
 from factorank.kernels.attention import Cache
 from factorank.models.context import EncodedContext
-from factorank.models.transformer import Head, Transformer
+from factorank.models.transformer import Head, Norm, Transformer, waves
 from factorank.permutations import whole_number
 
 
@@ -43,21 +44,36 @@ class Network(nn.Module):
 
     ``hidden`` is the masked network; ``causal_hidden``, and ``begin`` with ``step``, the autoregressive one,
     for which ``encode_items`` adds a bidirectional encoder with half of the blocks over an aligned context.
+    ``norm="after"`` is the network of the first transformers, whose places are waves.
     """
 
+    places: Tensor
+
     def __init__(
-        self, support: Tensor, width: int, depth: int, heads: int, dropout: float, encode_items: bool
+        self,
+        support: Tensor,
+        width: int,
+        depth: int,
+        heads: int,
+        dropout: float,
+        encode_items: bool,
+        norm: Norm = "before",
     ) -> None:
         super().__init__()
+        if norm not in get_args(Norm):
+            raise ModelError(f"{{parameter}} is 'before' or 'after', not {norm!r}", parameter="norm")
         n = support.shape[0]
         self.n, self.width = n, width
         self.values = nn.Embedding(n + 1, width)  # the last one is the mask, or the start of the sequence
-        self.places = nn.Parameter(torch.empty(n, width))
         nn.init.normal_(self.values.weight, std=0.5)
-        nn.init.normal_(self.places, std=0.5)
+        if norm == "before":
+            self.places = nn.Parameter(torch.empty(n, width))
+            nn.init.normal_(self.places, std=0.5)
+        else:
+            self.register_buffer("places", waves(torch.arange(n), width), persistent=False)
         encoder_depth = max(depth // 2, 1) if encode_items else 0
-        self.item_encoder = Transformer(width, encoder_depth, heads, dropout) if encode_items else None
-        self.transformer = Transformer(width, max(depth - encoder_depth, 1), heads, dropout)
+        self.item_encoder = Transformer(width, encoder_depth, heads, dropout, norm) if encode_items else None
+        self.transformer = Transformer(width, max(depth - encoder_depth, 1), heads, dropout, norm)
         self.head = Head(support, width)
 
     @torch.no_grad()
@@ -66,7 +82,9 @@ class Network(nn.Module):
         n = self.n
         weights = longer.state_dict()
         weights["values.weight"] = torch.cat([longer.values.weight[:n], longer.values.weight[-1:]])
-        weights["places"], weights["head.weight"] = longer.places[:n], longer.head.weight[:n]
+        if "places" in weights:
+            weights["places"] = longer.places[:n]
+        weights["head.weight"] = longer.head.weight[:n]
         weights["head.bias"] = longer.head.bias[:n, :n]
         self.load_state_dict(weights)
 

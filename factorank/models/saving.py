@@ -27,6 +27,8 @@ FORMAT, VERSION = "factorank-model", 2
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 M = TypeVar("M", bound=nn.Module)
 SETTINGS = ("n", "code", "objective", "width", "depth", "heads", "dropout", "context", "reference", "masks")
+LATER = ("target", "reveal", "norm")
+"""Settings that have a default and that models saved earlier lack."""
 
 
 class SavedModel(nn.Module):
@@ -44,6 +46,7 @@ class SavedModel(nn.Module):
     masks: str
     target: str
     reveal: str
+    norm: str
 
     def config(self) -> dict[str, Any]:
         """What rebuilds the model, without its weights, as JSON can hold it."""
@@ -52,8 +55,7 @@ class SavedModel(nn.Module):
             "code": self.code.code.name if isinstance(self.code, Reversed) else self.code.name,
             "context": None if self.context is None else context_config(self.context),
             "reference": None if self.reference is None else self.reference.tolist(),
-            "target": self.target,
-            "reveal": self.reveal,
+            **{name: getattr(self, name) for name in LATER},
         }
 
     def save_pretrained(self, folder: str | os.PathLike[str], dtype: torch.dtype | None = None) -> None:
@@ -140,7 +142,7 @@ class SavedModel(nn.Module):
         config, weights = read_module(folder, FORMAT, VERSION, SETTINGS, "a factorank model")
         where = folder / CONFIG
         settings = {name: config[name] for name in SETTINGS}
-        settings |= {name: config[name] for name in ("target", "reveal") if name in config}
+        settings |= {name: config[name] for name in LATER if name in config}
         n, width, depth = (
             expect(int, settings[name], f"{where}: {name}", ModelError) for name in ("n", "width", "depth")
         )

@@ -1,11 +1,16 @@
-"""The network: pre-norm transformer blocks, and a head whose logits stay inside each position's domain."""
+"""The network: transformer blocks, and a head whose logits stay inside each position's domain."""
+
+import math
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from factorank.kernels import dispatch
-from factorank.kernels.attention import Cache, KeysAndValues, merge_heads, split_heads
+from factorank.kernels.attention import BlockCache, Cache, KeysAndValues, merge_heads, split_heads
+
+Norm = Literal["before", "after"]
 
 
 class Block(nn.Module):
@@ -29,35 +34,62 @@ class Block(nn.Module):
         stored: KeysAndValues | None = None,
     ) -> Tensor:
         """``(rows, tokens, width)`` to the same shape, after the tokens whose keys and values are stored."""
-        rows, tokens, width = x.shape
-        qkv = self.qkv(self.attention_norm(x)).view(rows, tokens, 3, self.heads, width // self.heads)
-        if stored is None:
-            mixed = dispatch.attention(qkv, mask, causal=causal)
-        else:
-            query, key, value = split_heads(qkv)
-            key, value = stored.append(key, value)
-            mixed = merge_heads(F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
+        mixed = self._attend(self.attention_norm(x), mask, causal, stored)
         x = x + F.dropout(self.out(mixed), self.dropout, self.training)
         change = self.down(F.gelu(self.up(self.mlp_norm(x))))
         return x + F.dropout(change, self.dropout, self.training)
 
+    def _attend(
+        self, x: Tensor, mask: Tensor | None, causal: bool, stored: KeysAndValues | None, dropout: float = 0.0
+    ) -> Tensor:
+        rows, tokens, width = x.shape
+        qkv = self.qkv(x).view(rows, tokens, 3, self.heads, width // self.heads)
+        if stored is None:
+            return dispatch.attention(qkv, mask, causal=causal, dropout=dropout)
+        query, key, value = split_heads(qkv)
+        key, value = stored.append(key, value)
+        return merge_heads(F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
+
+
+class PostNormBlock(Block):
+    """The block of the first transformers: the norms follow the additions, and the MLP has a ReLU.
+
+    Dropout is also of attention weights and of the MLP's hidden units. Vaswani et al., "Attention is all you
+    need", 2017.
+    """
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        stored: KeysAndValues | None = None,
+    ) -> Tensor:
+        mixed = self._attend(x, mask, causal, stored, self.dropout if self.training else 0.0)
+        x = self.attention_norm(x + self._drop(self.out(mixed)))
+        return self.mlp_norm(x + self._drop(self.down(self._drop(F.relu(self.up(x))))))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
 
 class Transformer(nn.Module):
-    """A stack of blocks, ``(rows, tokens, width)`` to the same shape; the last norm is the head's."""
+    """A stack of blocks, ``(rows, tokens, width)`` to the same shape; the last norm is the head's.
 
-    def __init__(self, width: int, depth: int, heads: int, dropout: float) -> None:
+    With ``norm="after"`` they are post-norm blocks, and there is dropout of the tokens as well.
+    """
+
+    def __init__(self, width: int, depth: int, heads: int, dropout: float, norm: Norm = "before") -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(depth))
+        self.heads, self.dropout, self.norm = heads, dropout, norm
+        kind = Block if norm == "before" else PostNormBlock
+        self.blocks = nn.ModuleList(kind(width, heads, dropout) for _ in range(depth))
+        shrink = 2 * depth if norm == "before" else 1
         for block in self.blocks:
             assert isinstance(block, Block)
-            for linear, scale in (
-                (block.qkv, 1),
-                (block.up, 1),
-                (block.out, 2 * depth),
-                (block.down, 2 * depth),
-            ):
-                # Blocks add to the stream; the smaller scale keeps its variance about the same at any depth.
+            for linear, scale in ((block.qkv, 1), (block.up, 1), (block.out, shrink), (block.down, shrink)):
+                # Blocks add to the stream; the smaller scale keeps its variance about the same at any depth,
+                # unless a norm does.
                 nn.init.normal_(linear.weight, std=(linear.in_features * scale) ** -0.5)
                 nn.init.zeros_(linear.bias)
 
@@ -69,6 +101,9 @@ class Transformer(nn.Module):
         positions: Tensor | None = None,
     ) -> Tensor:
         """``positions (rows, some)`` are the tokens to return, all if None."""
+        if self.norm == "after":
+            x = F.dropout(x, self.dropout, self.training)
+            return _take(self._one_by_one(x, mask, causal), positions)
         x = dispatch.blocks(
             x,
             self.weights,
@@ -92,6 +127,8 @@ class Transformer(nn.Module):
 
     def cache(self, capacity: int, like: Tensor, *, single: bool) -> Cache:
         """An empty cache for tokens like these ``(rows, 1, width)``; ``single``: they come one at a time."""
+        if self.norm == "after":
+            return BlockCache(self.blocks, capacity)
         return dispatch.cache(
             like, self.weights, self.blocks, heads=self.heads, capacity=capacity, single=single
         )
@@ -141,3 +178,13 @@ class Head(nn.Module):
 def _take(x: Tensor, positions: Tensor | None) -> Tensor:
     """The tokens ``(rows, some, width)`` at positions ``(rows, some)``, all if None."""
     return x if positions is None else x.gather(1, positions[..., None].expand(*positions.shape, x.shape[-1]))
+
+
+def waves(places: Tensor, width: int) -> Tensor:
+    """Sines and cosines of places ``(n,)``, of wavelengths from 2π to 20,000π: ``(n, width)``.
+
+    Vaswani et al., 2017; the sines stand at even indices, the cosines at odd ones.
+    """
+    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
+    angles = places[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[:, :width]

@@ -2,10 +2,11 @@
 
 from functools import partial
 
+import pytest
 import torch
 
 import factorank as fr
-from factorank.jigsaw import cut, evaluate, join, learn, scrambled, setting, solve_puzzles
+from factorank.jigsaw import cut, evaluate, join, learn, load_any, scrambled, setting, solve_puzzles
 from tests.jigsaw.small import PICTURES, TINY
 
 
@@ -30,7 +31,7 @@ def test_it_learns_and_its_solutions_are_pictures():
 
 
 def test_time_ends_a_run_and_what_is_left_of_it_is_known(tmp_path):
-    chosen = setting(**(TINY | {"steps": None, "seconds": 0.3}))
+    chosen = setting(**(TINY | {"steps": None, "seconds": 2.0}))
     _, result = learn(chosen, PICTURES, tmp_path / "run", device="cpu", log_every=1)
     assert result.stopped == "max_seconds"
     assert result.steps > 0
@@ -46,3 +47,34 @@ def test_training_can_begin_from_a_trained_model(tmp_path):
     )
     for before, after in zip(first.parameters(), more.parameters(), strict=True):
         torch.testing.assert_close(before, after)
+
+
+def killed_at_step_7(run):
+    if run.done == 7:
+        raise RuntimeError("killed")
+
+
+def test_the_papers_network_is_trained_saved_and_resumed(tmp_path):
+    chosen = setting("paper", **(TINY | {"grid": 2, "steps": 12}))
+    assert (chosen.norm, chosen.dropout) == ("after", 0.1)
+    whole, _ = learn(chosen, PICTURES, tmp_path / "whole", device="cpu", watch_every=None)
+    with pytest.raises(RuntimeError, match="killed"):
+        learn(
+            chosen,
+            PICTURES,
+            tmp_path / "parts",
+            device="cpu",
+            watch_every=None,
+            checkpoint_every=5,
+            callbacks=[killed_at_step_7],
+        )
+    parts, result = learn(chosen, PICTURES, tmp_path / "parts", device="cpu", watch_every=None)
+    assert result.steps == 12
+    norm = whole.context.layers[1]
+    assert norm.num_batches_tracked == 12  # the statistics of the batches are part of a checkpoint
+    for name, weight in whole.state_dict().items():
+        torch.testing.assert_close(parts.state_dict()[name], weight, rtol=0, atol=0)
+    loaded = load_any(2, tmp_path / "whole").context
+    torch.testing.assert_close(loaded.layers[1].running_mean, norm.running_mean)
+    assert loaded.places.shape == (4, 16)
+    assert "places" not in loaded.state_dict()

@@ -39,11 +39,14 @@ def log_probs_by_definition(model, law, orders):
 LAWS = [("masked", unmask, nfe) for unmask in UNMASK for nfe in (1, 2, 3, 4)]
 
 
-@pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize(("objective", "unmask", "nfe"), [*LAWS, ("autoregressive", None, None)])
-def test_law(code, objective, unmask, nfe):
+CASES = [(code, *law, "before") for code in CODES for law in [*LAWS, ("autoregressive", None, None)]]
+CASES += [("lehmer", "masked", "confident", 2, "after"), ("insertion", "autoregressive", None, None, "after")]
+
+
+@pytest.mark.parametrize(("code", "objective", "unmask", "nfe", "norm"), CASES)
+def test_law(code, objective, unmask, nfe, norm):
     n = 3 if code == "inline" else 4  # inline has n^n sequences
-    model = small_model(n, code, objective)
+    model = small_model(n, code, objective, norm=norm)
     law = model.distribution(nfe=None if nfe is None else min(nfe, n), unmask=unmask)
     sequences = all_sequences(model)
     truth = log_probs_by_definition(model, law, sequences)
