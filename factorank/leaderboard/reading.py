@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from factorank.data.frames import error_names, polars_module
+from factorank.data.parquet import check_parquet
 from factorank.data.rankings import Rankings, read_rankings
 from factorank.errors import RankingsError
 from factorank.leaderboard.battles import COLUMNS, BattleTable, battle_table
@@ -71,6 +72,7 @@ def _frame(path: Path, suffix: str) -> tuple[Any, int]:
     polars = polars_module(path, RankingsError)
     with error_names(path, RankingsError, "not a table that can be read"):
         if suffix == ".parquet":
+            check_parquet(io.BytesIO(data), path, RankingsError)
             return polars.read_parquet(io.BytesIO(data)), 0
         if suffix in LINES:
             return polars.read_ndjson(io.BytesIO(data), infer_schema_length=None), 1

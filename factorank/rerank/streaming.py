@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from factorank.data.frames import error_names, polars_module
+from factorank.data.parquet import NOT_PARQUET, check_parquet
 from factorank.errors import FactorankError, RatingsError
 from factorank.files import write_json, write_whole
 from factorank.reading import read_object
@@ -115,6 +116,9 @@ def begin_answers(
     if not Path(users).exists():
         raise RatingsError(f"there is no table {users}")
     folder = Path(out)
+    for each in _files(users):
+        with each.open("rb") as opened:
+            check_parquet(opened, each, RatingsError)
     with _table(users) as table:
         schema = table.collect_schema()
         _check_columns(users, schema)
@@ -130,7 +134,7 @@ def begin_answers(
 def _table(users: str | os.PathLike[str]) -> Iterator[Any]:
     """The table as a lazy frame; whatever is wrong with it in the block is an error that names it."""
     polars = polars_module(users, RatingsError)
-    with error_names(users, RatingsError, "damaged, or no parquet table"):
+    with error_names(users, RatingsError, NOT_PARQUET):
         yield polars.scan_parquet(users)
 
 
@@ -241,8 +245,13 @@ def _begin(folder: Path, facts: dict[str, Any]) -> None:
 
 def _state(file: str | os.PathLike[str]) -> list[Any]:
     """What tells a table from another one: its name, and the checksums of its files."""
-    path, sums = Path(file), []
-    for each in sorted(path.rglob("*.parquet")) if path.is_dir() else [path]:
-        with open(each, "rb") as opened:
+    sums = []
+    for each in _files(file):
+        with each.open("rb") as opened:
             sums.append(hashlib.file_digest(opened, "sha256").hexdigest())
-    return [path.name, sums]
+    return [Path(file).name, sums]
+
+
+def _files(table: str | os.PathLike[str]) -> list[Path]:
+    path = Path(table)
+    return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]

@@ -83,7 +83,7 @@ def test_another_table_of_the_same_size_is_refused(masked, users, tmp_path):
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:97] + bytes(20) + data[117:]])
 def test_a_damaged_table_is_refused(damage, masked, users, tmp_path):
     users.write_bytes(damage(users.read_bytes()))
-    with pytest.raises(fr.RatingsError, match=r"users\.parquet: damaged, or no parquet table: "):
+    with pytest.raises(fr.RatingsError, match=r"users\.parquet: no parquet file, or a damaged one: "):
         list(predict_table(masked, users, tmp_path / "out", rows=10))
 
 

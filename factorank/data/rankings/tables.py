@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from factorank.data.frames import error_names, polars_module
+from factorank.data.parquet import NOT_PARQUET, check_parquet
 from factorank.data.rankings.checks import fail, read_text, shown
 from factorank.errors import RankingsError
 
@@ -82,8 +83,9 @@ def read_parquet(path: Path) -> Table:
     data = path.read_bytes()
     if not data:
         fail(str(path), "the file is empty")
+    check_parquet(io.BytesIO(data), path, RankingsError)
     polars = polars_module(path, RankingsError)
-    with error_names(path, RankingsError, "not a parquet file that can be read"):
+    with error_names(path, RankingsError, NOT_PARQUET):
         frame = polars.read_parquet(io.BytesIO(data))
     columns = list(frame.columns)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from factorank.data.frames import error_names, polars_module
+from factorank.data.parquet import NOT_PARQUET, check_parquet
 from factorank.data.ratings.columns import CodedNames, ItemTable
 from factorank.data.ratings.files import Source, blocks, on_disk
 from factorank.data.ratings.ratings import Ratings
@@ -223,7 +224,9 @@ def _scan(path: Path, source: Source, least: int = 3, inferred: int | None = 100
     """
     polars = polars_module(source, RatingsError)
     if source.suffix.lower() == ".parquet":
-        with error_names(source, RatingsError, "damaged, or no parquet file"):
+        with path.open("rb") as opened:
+            check_parquet(opened, source, RatingsError)
+        with error_names(source, RatingsError, NOT_PARQUET):
             frame = polars.scan_parquet(path)
             frame.collect_schema()
         return frame, True

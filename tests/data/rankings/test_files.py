@@ -240,7 +240,7 @@ def test_unknown_items(text, line, tmp_path):
 def test_empty_files(suffix, content, tmp_path):
     path = tmp_path / f"votes.{suffix}"
     path.write_bytes(content)
-    with pytest.raises(fr.RankingsError, match=r"the file is empty|not a parquet file"):
+    with pytest.raises(fr.RankingsError, match=r"the file is empty|no parquet file"):
         read_rankings(path)
 
 
@@ -294,7 +294,7 @@ def test_bad_parquet(tmp_path):
     with pytest.raises(fr.RankingsError, match="row 1: column 'ann' holds a bool"):
         read_rankings(path)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(fr.RankingsError, match="not a parquet file that can be read"):
+    with pytest.raises(fr.RankingsError, match="no parquet file, or a damaged one"):
         read_rankings(path)
 
 
