@@ -187,6 +187,20 @@ def test_many_users_of_a_large_catalogue_fit_into_memory(monkeypatch):
         torch.testing.assert_close(scores[user, heads:], wanted)
 
 
+def test_learning_from_a_large_catalogue_fits_into_memory(monkeypatch):
+    """Half of the ratings are of items that are not among the most rated ones, from few users."""
+    monkeypatch.setattr(first_stage, "MOST_ITEMS", 100)
+    monkeypatch.setattr(first_stage, "AT_ONCE", 120)
+    generator = torch.Generator().manual_seed(0)
+    users = torch.arange(100).repeat_interleave(80)
+    items = torch.cat([torch.randperm(200, generator=generator)[:80] for _ in range(100)])
+    table = Ratings.from_rows(users.tolist(), items.tolist(), [1.0] * len(items))
+    with Largest() as largest:
+        stage = FirstStage.fit(table)
+    assert largest.numbers <= 120 * 120  # a row of 100 numbers for each of 4,000 ratings would be 400,000
+    assert bool((stage.tail_weights > 0).any())
+
+
 def test_a_large_catalogue_takes_fewer_users_at_a_time(chosen, monkeypatch):
     histories, sizes = [[1000 + i, 1004 + i] for i in range(6)], []
     wanted = chosen.recommend(histories, k=3).items
