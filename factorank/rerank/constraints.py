@@ -202,3 +202,36 @@ def group_numbers(catalogue: Catalogue, names: Any, groups: Mapping[Item, Any], 
     rows = [[of_item.get(item_key(catalogue, name), -1) for name in row] for row in names]
     padded = [row + [-1] * (n - len(row)) for row in rows]
     return torch.tensor(padded, dtype=torch.int64).view(len(rows), n)
+
+
+def grouped_best(scores: Tensor, groups: Tensor, most: int, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` best items by scores ``(rows, items)``, -1 past the end, and their scores: first those
+    among the ``most`` best of their group ``(items,)``, then the others.
+
+    >>> grouped_best(torch.tensor([[3.0, 1.0, 2.0, 0.0, -torch.inf]]), torch.tensor([0, 0, 0, -1, -1]), 1, 3)
+    (tensor([[0, 3, 2]]), tensor([[3., 0., 2.]]))
+    """
+    best = without_excess(scores, groups, most).topk(count, dim=-1)
+    items, found, missing = best.indices, best.values, best.values.isinf()
+    if bool(missing.any()):
+        taken = torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, items, ~missing)
+        others = scores.masked_fill(taken, -torch.inf).topk(count, dim=-1)
+        number = (missing.cumsum(-1) - 1).clamp(min=0)  # those that are missing stand last
+        items = torch.where(missing, others.indices.gather(-1, number), items)
+        found = torch.where(missing, others.values.gather(-1, number), found)
+    return torch.where(found.isinf(), -1, items), found
+
+
+def without_excess(scores: Tensor, groups: Tensor, most: int) -> Tensor:
+    """Scores ``(rows, items)`` with -inf for all but the ``most`` best items of each group ``(items,)``.
+
+    >>> without_excess(torch.tensor([[3.0, 1.0, 2.0, 0.0]]), torch.tensor([0, 0, 0, -1]), 2)
+    tensor([[3., -inf, 2., 0.]])
+    """
+    scores = scores.clone()
+    _, *of_each = groups.argsort(stable=True).split(torch.bincount(groups + 1).tolist())
+    for members in of_each:
+        if len(members) > most:
+            worst = scores[:, members].topk(len(members) - most, dim=-1, largest=False).indices
+            scores.scatter_(-1, members[worst], -torch.inf)
+    return scores

@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import factorank as fr
 from factorank.baselines.recommenders import ImplicitFactors, ItemWeights, MostRated
 from factorank.data.ratings import Ratings
+from factorank.errors import RankerWarning
 from factorank.experiments import recommend
 from factorank.rerank import first_stage, recommending
 from factorank.rerank.first_stage import FirstStage
@@ -62,6 +63,18 @@ def test_a_history_may_be_longer_than_the_lists_of_the_model(chosen):
     assert chosen.recommend(everything[:-2], k=4).items in ([1038, 1039], [1039, 1038])
     shuffled = dict.fromkeys(reversed(history), 4.0)
     assert chosen.recommend(shuffled, k=4).items == chosen.recommend(dict.fromkeys(history, 4.0), k=4).items
+
+
+def test_a_list_is_filled_where_the_catalogue_has_too_few_groups(chosen):
+    parity = {1000 + i: i % 2 for i in range(40)}
+    with pytest.warns(RankerWarning, match="too few groups for 1 of each among the first 4"):
+        answer = chosen.recommend([1000, 1004], k=4, groups=parity)
+    assert len(set(answer.items)) == 4
+    assert {parity[item] for item in answer.items[:2]} == {0, 1}
+    assert not {1000, 1004} & set(answer.items)
+    with pytest.warns(RankerWarning):
+        least = chosen.recommend([1000 + i for i in range(37)], k=4, groups=parity)
+    assert sorted(least.items) == [1037, 1038, 1039]
 
 
 def test_saved_and_refused(chosen, tmp_path):
