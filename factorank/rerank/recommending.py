@@ -123,7 +123,8 @@ def candidates_for(
     groups: Tensor | None = None,
     generator: torch.Generator,
 ) -> Candidates:
-    """The candidates of users with these histories: n less those of the history that the law reads.
+    """The candidates of users with these histories: as many for everybody, whoever else is asked for, as a
+    list of n holds beside the longest history that the law reads.
 
     Where items have ``groups (items,)``, -1 for none, no group has more of the candidates than its share of
     the first k, so that they hold enough groups if the catalogue does. If that leaves too few, the best of
@@ -134,13 +135,14 @@ def candidates_for(
         raise FactorankError("this ranker has no first stage, so that it cannot recommend; fit it again")
     if not ranks_any_length(ranker):
         raise FactorankError("recommendations need a ranker of the code 'insertion' and the layout 'aligned'")
-    kept = histories.spread(ranker.model.n // 2)
+    n = ranker.model.n
+    kept = histories.spread(n // 2)
     scores = first.scores(histories.items)
     scores[:, list(forbidden)] = -torch.inf
     rows = torch.arange(len(scores))[:, None].expand_as(histories.items)
     mine = histories.items >= 0
     scores[rows[mine], histories.items[mine]] = -torch.inf
-    count = min(ranker.model.n - kept.items.shape[1], scores.shape[1])
+    count = min(n - n // 2, scores.shape[1])
     if groups is None:
         best = scores.topk(count, dim=-1)
         items, found = torch.where(best.values.isinf(), -1, best.indices), best.values

@@ -65,6 +65,17 @@ def test_a_history_may_be_longer_than_the_lists_of_the_model(chosen):
     assert chosen.recommend(shuffled, k=4).items == chosen.recommend(dict.fromkeys(history, 4.0), k=4).items
 
 
+def test_a_recommendation_does_not_depend_on_the_histories_of_others(chosen):
+    few, many = [1000, 1004], [1001 + 2 * i for i in range(18)]
+    parity = {1000 + i: i % 2 for i in range(40)}
+    for options in ({}, {"groups": parity, "most": 2}):
+        alone = chosen.recommend(few, k=4, **options)
+        together = chosen.recommend([few, many, []], k=4, **options)[0]
+        assert together.items == alone.items
+        torch.testing.assert_close(together.place, alone.place)
+        torch.testing.assert_close(together.top, alone.top)
+
+
 def test_a_list_is_filled_where_the_catalogue_has_too_few_groups(chosen):
     parity = {1000 + i: i % 2 for i in range(40)}
     with pytest.warns(RankerWarning, match="too few groups for 1 of each among the first 4"):
