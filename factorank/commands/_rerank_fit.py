@@ -95,7 +95,8 @@ class RerankFit:
             read = joined(part, read)
         least = {"min_item_ratings": self.min_item_ratings, "min_user_ratings": self.min_user_ratings}
         ratings = read.filter(item_count=self.items, **least)
-        counts = len(ratings), ratings.item_count, len(ratings.items)
+        rows = int((ratings.values > 0).sum()) if ratings.implicit else len(ratings.items)
+        counts = len(ratings), ratings.item_count, rows
         what = "items chosen" if ratings.implicit else "ratings"
         say("{}: {:,} users, {:,} items, {:,} {}".format(ratings.source or self.file, *counts, what))
         whole = with_unchosen(ratings, seed=self.seed)

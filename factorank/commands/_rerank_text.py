@@ -56,8 +56,14 @@ def lead_text(leads: list[dict[str, Any]]) -> str:
         words += (
             f"ahead in {ahead} of {counted(len(values), 'cell')}, by {min(values):+.4f} to {max(values):+.4f}"
         )
-    if sum(row["lead"] for row in leads if row["baseline"] == "mean-rating") <= 0:
+    means = [row for row in leads if row["baseline"] == "mean-rating"]
+    if sum(row["lead"] for row in means) <= 0:
         words = "NOT BETTER THAN THE MEAN RATING OF EACH ITEM; train longer, or sort by that\n" + words
+    elif behind := [f"n = {row['n']}, r = {row['r']}" for row in means if row["lead"] < -row["lead_se"]]:
+        where = "; ".join(behind)
+        words = (
+            f"BEHIND THE MEAN RATING OF EACH ITEM at {where}: train longer, or sort by that there\n" + words
+        )
     return table(header, lines, "rrl") + f"\n\n{words}"
 
 

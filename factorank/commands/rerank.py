@@ -109,6 +109,9 @@ class RerankPredict:
         return 0
 
 
+USUAL_BASELINES = ("popularity", "uniform-rim", "mean-rating", "matrix-factorisation", "ease")
+
+
 @dataclass(kw_only=True)
 class RerankEval:
     """Measure a ranker and the baselines on users that it was not trained on."""
@@ -120,8 +123,9 @@ class RerankEval:
     to 500, are ranked in chunks."""
     r: tuple[int, ...] = ()
     """Numbers of observed items; a range from 0 to n - 2 unless given."""
-    baselines: tuple[str, ...] = ("popularity", "uniform-rim", "mean-rating", "matrix-factorisation", "ease")
-    """Baselines to compare with; none if empty."""
+    baselines: tuple[str, ...] | None = None
+    """Baselines to compare with, none if empty; unless given popularity, uniform-rim, mean-rating,
+    matrix-factorisation and, for up to 10,000 items, ease."""
     by: Literal["gain", "place", "mode", "sample"] = "gain"
     """What the list is sorted by: expected gain, mean place, the likeliest order, or one sample."""
     references: int | None = None
@@ -143,18 +147,23 @@ class RerankEval:
         from factorank.baselines.rankers import RANKERS
         from factorank.experiments.record import provenance, write_results
         from factorank.experiments.rerank import baseline_rows, evaluate
-        from factorank.figures.rerank import calibration_figure, rerank_figure
+        from factorank.figures.rerank import BASE, calibration_figure, rerank_figure
         from factorank.rerank import Query, Ranker
-        from factorank.rerank.evaluation import Evaluation
+        from factorank.rerank.evaluation import Evaluation, affordable
         from factorank.rerank.reranking import REFERENCES
         from factorank.rerank.users import load_users
 
-        if unknown := [name for name in self.baselines if name not in RANKERS]:
+        named = USUAL_BASELINES if self.baselines is None else self.baselines
+        if unknown := [name for name in named if name not in RANKERS]:
             raise FactorankError(f"there is no baseline {unknown[0]!r}; there are {', '.join(RANKERS)}")
         ranker = Ranker.load(self.source)
         users = load_users(self.source)
         on = self.on or ("test" if "test" in users else "validation")
-        if self.baselines and "validation" not in users:
+        baselines = affordable(named, users["train"]) if self.baselines is None else list(named)
+        if len(baselines) < len(named):
+            items = users["train"].item_count
+            print(f"ease is left out: {items:,} items would take it hours; --baselines ease measures it\n")
+        if baselines and "validation" not in users:
             raise FactorankError(
                 f"{self.source}: the run has no validation users to tune baselines on; name none",
                 parameter="baselines",
@@ -176,13 +185,15 @@ class RerankEval:
         )
         rows, bins = evaluate(ranker, users[on], evaluation, on=on)
         sizes = tuple(dict.fromkeys(row["n"] for row in rows))
-        for name in self.baselines:
+        for name in baselines:
             rows += baseline_rows(name, users, replace(evaluation, ns=sizes), on=on, seeds=(seed,))
         source = provenance(command_line())
         out = self.out or self.source / "eval"
         write_results(out / "rerank.jsonl", [row | source for row in rows])
         write_results(out / "rerank-calibration.jsonl", [row | source for row in bins])
-        rerank_figure(out / "rerank.jsonl", out / "rerank.png")
+        drawn = any(row["method"] == BASE for row in rows)  # the figure is of leads over it
+        if drawn:
+            rerank_figure(out / "rerank.jsonl", out / "rerank.png")
         calibration_figure(out / "rerank-calibration.jsonl", out / "rerank-calibration.png")
         print(scores_table(rows))
         if left := [str(n) for n in self.n if n not in sizes]:
@@ -192,7 +203,8 @@ class RerankEval:
         for share in self.fillers:
             if not any(row["fillers"] == share for row in rows):
                 print(f"\nno lists with a share of {share:g} not rated: nobody has left enough items unrated")
-        print(f"\nwritten to {out}: rerank and rerank-calibration, .jsonl and .png")
+        without = "" if drawn else f"; rerank.png is drawn where {BASE} is among the baselines"
+        print(f"\nwritten to {out}: rerank and rerank-calibration, .jsonl and .png{without}")
         return 0
 
 

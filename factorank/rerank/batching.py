@@ -205,4 +205,5 @@ def as_json(ranker: Ranker, answer: Reranking) -> bytes:
     items = [
         dict(zip(fields, (*ranked, name), strict=True)) for ranked, name in zip(answer, names, strict=True)
     ]
-    return json.dumps({"items": items, "k": answer.k}, ensure_ascii=False).encode()
+    # In ASCII: a name may hold half of a surrogate pair, which JSON can say and UTF-8 cannot.
+    return json.dumps({"items": items, "k": answer.k}).encode()

@@ -5,6 +5,7 @@ import difflib
 import io
 import math
 import os
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -50,10 +51,11 @@ class Catalogue:
         self._index: dict[Any, int] = {name: index for index, name in enumerate(self.ids)}
         for index, name in enumerate(self.ids):
             self._index.setdefault(str(name), index)
-        self._ambiguous = set()
+        counts = Counter(self.titles or ())
+        # A title that is the id of an item stands for that item, so that every id names one.
+        self._ambiguous = {title for title, n in counts.items() if n > 1 and title not in self._index}
         for index, title in enumerate(self.titles or ()):
-            if self._index.setdefault(title, index) != index:
-                self._ambiguous.add(title)
+            self._index.setdefault(title, index)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -7,6 +7,7 @@ of the others are those among what is shown, exactly (:func:`shown_places`).
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -106,10 +107,11 @@ def shown_order(order: Tensor, lists: Lists) -> Tensor:
 def diverse_order(order: Tensor, lists: Lists, k: int, most: int) -> Tensor:
     """The order ``(rows, n)`` with at most ``most`` items of one group among its first k.
 
-    Places are filled from the first on, each with the best item that is allowed there. Where an item's value
-    depends on its place alone, no other choice has a larger expected DCG: sets with a bounded number of each
-    group are a matroid. Observed items keep their order and pinned ones their places. Where the items of a
-    list do not suffice, the best ones fill the rest, with a warning.
+    Places are filled from the first on, each with the best item after which the rest can still be filled.
+    Where an item's value depends on its place alone and none is observed, no other choice has a larger
+    expected DCG: sets with a bounded number of each group are a matroid. Observed items keep their order and
+    pinned ones their places. Where the items of a list do not suffice, the best ones fill the rest, with a
+    warning.
     """
     assert lists.group is not None
     group, is_observed = lists.group.tolist(), lists.is_observed.tolist()
@@ -142,17 +144,23 @@ def _diverse(
             counts[group[item]] = counts.get(group[item], 0) + 1
     met = all(count <= most for label, count in counts.items() if label >= 0)
     left, filled = [item for item in order if pins[item] < 0], []
+    slots = sum(place not in at for place in range(min(k, len(order))))
+    possible = _can_fill(slots, left, group, is_observed, counts, most)
     for place in range(min(k, len(order))):
         if place in at:
             filled.append(at[place])
             continue
-        waiting, chosen = False, None  # an observed item that is not allowed holds back those after it
+        slots -= 1
+        waiting, chosen = False, None  # an observed item that is passed over holds back those after it
         for item in left:
             if is_observed[item] and waiting:
                 continue
             if group[item] < 0 or counts.get(group[item], 0) < most:
-                chosen = item
-                break
+                taken = counts | {group[item]: counts.get(group[item], 0) + 1}
+                rest = [other for other in left if other != item]
+                if not possible or _can_fill(slots, rest, group, is_observed, taken, most):
+                    chosen = item
+                    break
             waiting = waiting or is_observed[item]
         if chosen is None:
             chosen, met = left[0], False
@@ -164,6 +172,27 @@ def _diverse(
     return filled, met
 
 
+def _can_fill(
+    slots: int, left: list[int], group: list[int], is_observed: list[bool], counts: dict[int, int], most: int
+) -> bool:
+    """Whether so many of the items left can be taken, observed ones in their order, with at most ``most`` of
+    a group, of which there are ``counts`` already."""
+    others = Counter(group[item] for item in left if not is_observed[item])
+    chain = [group[item] for item in left if is_observed[item]]
+    taken = Counter(counts)
+    for number in range(len(chain) + 1):  # the first of the observed items that are taken
+        if number:
+            taken[chain[number - 1]] += 1
+            if chain[number - 1] >= 0 and taken[chain[number - 1]] > most:
+                return False
+        room = sum(
+            count if label < 0 else min(count, max(most - taken[label], 0)) for label, count in others.items()
+        )
+        if number + room >= slots:
+            return True
+    return False
+
+
 def group_numbers(catalogue: Catalogue, names: Any, groups: Mapping[Item, Any], n: int) -> Tensor:
     """The number of the group of each item of lists of names, ``(rows, n)``; -1 for items without one."""
     if not isinstance(groups, Mapping):
@@ -173,3 +202,36 @@ def group_numbers(catalogue: Catalogue, names: Any, groups: Mapping[Item, Any], 
     rows = [[of_item.get(item_key(catalogue, name), -1) for name in row] for row in names]
     padded = [row + [-1] * (n - len(row)) for row in rows]
     return torch.tensor(padded, dtype=torch.int64).view(len(rows), n)
+
+
+def grouped_best(scores: Tensor, groups: Tensor, most: int, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` best items by scores ``(rows, items)``, -1 past the end, and their scores: first those
+    among the ``most`` best of their group ``(items,)``, then the others.
+
+    >>> grouped_best(torch.tensor([[3.0, 1.0, 2.0, 0.0, -torch.inf]]), torch.tensor([0, 0, 0, -1, -1]), 1, 3)
+    (tensor([[0, 3, 2]]), tensor([[3., 0., 2.]]))
+    """
+    best = without_excess(scores, groups, most).topk(count, dim=-1)
+    items, found, missing = best.indices, best.values, best.values.isinf()
+    if bool(missing.any()):
+        taken = torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, items, ~missing)
+        others = scores.masked_fill(taken, -torch.inf).topk(count, dim=-1)
+        number = (missing.cumsum(-1) - 1).clamp(min=0)  # those that are missing stand last
+        items = torch.where(missing, others.indices.gather(-1, number), items)
+        found = torch.where(missing, others.values.gather(-1, number), found)
+    return torch.where(found.isinf(), -1, items), found
+
+
+def without_excess(scores: Tensor, groups: Tensor, most: int) -> Tensor:
+    """Scores ``(rows, items)`` with -inf for all but the ``most`` best items of each group ``(items,)``.
+
+    >>> without_excess(torch.tensor([[3.0, 1.0, 2.0, 0.0]]), torch.tensor([0, 0, 0, -1]), 2)
+    tensor([[3., -inf, 2., 0.]])
+    """
+    scores = scores.clone()
+    _, *of_each = groups.argsort(stable=True).split(torch.bincount(groups + 1).tolist())
+    for members in of_each:
+        if len(members) > most:
+            worst = scores[:, members].topk(len(members) - most, dim=-1, largest=False).indices
+            scores.scatter_(-1, members[worst], -torch.inf)
+    return scores

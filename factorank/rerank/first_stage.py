@@ -180,6 +180,7 @@ def _together(ratings: Ratings, place: Tensor, is_head: Tensor, part: Tensor, he
     low, high = int(part[0]), int(part[-1])
     result = torch.zeros(heads, len(part))
     for users, others, table in _tables(ratings, place, is_head, heads):
-        wanted = (others >= low) & (others <= high)
-        result.index_add_(1, others[wanted] - low, table[users[wanted]].T.contiguous())
+        wanted = ((others >= low) & (others <= high)).nonzero()[:, 0]
+        for some in wanted.split(AT_ONCE):  # a row of the table for each: of all at once they would be many
+            result.index_add_(1, others[some] - low, table[users[some]].T.contiguous())
     return result

@@ -121,6 +121,9 @@ def at_hand(part: Any) -> Any:
 
 
 def as_list(names: Any) -> list[Item]:
+    """The names of items. Text alone is refused: it would be read as an item for each of its characters."""
+    if isinstance(names, str | bytes):
+        raise FactorankError(f"a list of items is needed, such as [{names!r}]; this is the text {names!r}")
     if (numbers := whole_numbers(names)) is not None:
         return [number for number in numbers.tolist() if number != -1]
     return [] if names is None else list(names)

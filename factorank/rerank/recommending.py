@@ -16,7 +16,7 @@ from factorank.data.ratings import Ratings
 from factorank.data.ratings.choices import chosen
 from factorank.errors import FactorankError
 from factorank.models import PermutationLaw
-from factorank.rerank.constraints import diverse_order, group_numbers
+from factorank.rerank.constraints import diverse_order, group_numbers, grouped_best
 from factorank.rerank.expected_gain import expected_gain
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists, list_reference
@@ -123,27 +123,31 @@ def candidates_for(
     groups: Tensor | None = None,
     generator: torch.Generator,
 ) -> Candidates:
-    """The candidates of users with these histories: n less those of the history that the law reads.
+    """The candidates of users with these histories: as many for everybody, whoever else is asked for, as a
+    list of n holds beside the longest history that the law reads.
 
     Where items have ``groups (items,)``, -1 for none, no group has more of the candidates than its share of
-    the first k, so that they hold enough groups if the catalogue does.
+    the first k, so that they hold enough groups if the catalogue does. If that leaves too few, the best of
+    the others come after them.
     """
     first = ranker.first_stage
     if first is None:
         raise FactorankError("this ranker has no first stage, so that it cannot recommend; fit it again")
     if not ranks_any_length(ranker):
         raise FactorankError("recommendations need a ranker of the code 'insertion' and the layout 'aligned'")
-    kept = histories.spread(ranker.model.n // 2)
+    n = ranker.model.n
+    kept = histories.spread(n // 2)
     scores = first.scores(histories.items)
     scores[:, list(forbidden)] = -torch.inf
     rows = torch.arange(len(scores))[:, None].expand_as(histories.items)
     mine = histories.items >= 0
     scores[rows[mine], histories.items[mine]] = -torch.inf
-    count = min(ranker.model.n - kept.items.shape[1], scores.shape[1])
-    if groups is not None:
-        scores = without_excess(scores, groups, max(query.most, count * query.most // query.k))
-    best = scores.topk(count, dim=-1)
-    items = torch.where(best.values.isinf(), -1, best.indices)
+    count = min(n - n // 2, scores.shape[1])
+    if groups is None:
+        best = scores.topk(count, dim=-1)
+        items, found = torch.where(best.values.isinf(), -1, best.indices), best.values
+    else:
+        items, found = grouped_best(scores, groups, max(query.most, count * query.most // query.k), count)
     # Draws of an autoregressive law depend on the other rows of its batch: each row is one of its own.
     parts = torch.arange(len(items)).split(1 if ranker.model.causal else max(len(items), 1))
     seed = int(seeds_of(generator, 1))
@@ -151,22 +155,7 @@ def candidates_for(
         candidate_places(ranker, kept.part(part), items[part], query, torch.Generator().manual_seed(seed))
         for part in parts
     ]
-    return Candidates(items, best.values, torch.cat(places))
-
-
-def without_excess(scores: Tensor, groups: Tensor, most: int) -> Tensor:
-    """Scores ``(rows, items)`` with -inf for all but the ``most`` best items of each group ``(items,)``.
-
-    >>> without_excess(torch.tensor([[3.0, 1.0, 2.0, 0.0]]), torch.tensor([0, 0, 0, -1]), 2)
-    tensor([[3., -inf, 2., 0.]])
-    """
-    scores = scores.clone()
-    for label in groups[groups >= 0].unique().tolist():
-        members = (groups == label).nonzero()[:, 0]
-        if len(members) > most:
-            worst = scores[:, members].topk(len(members) - most, dim=-1, largest=False).indices
-            scores.scatter_(-1, members[worst], -torch.inf)
-    return scores
+    return Candidates(items, found, torch.cat(places))
 
 
 def ranks_any_length(ranker: "Ranker") -> bool:

@@ -22,6 +22,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
 
 from factorank.errors import FactorankError
 from factorank.rerank.batching import Asked, Batches, Item, Limits, Metrics, QueueFull
@@ -80,6 +81,10 @@ def create_app(ranker: Ranker, limits: Limits | None = None) -> FastAPI:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         return JSONResponse({"error": f"{place or 'the body'}: {first['msg']}"}, 422)
+
+    @app.exception_handler(HTTPException)  # no such path or method, or no text that can be read
+    async def not_understood(_: Request, error: HTTPException) -> Response:
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
     @app.exception_handler(QueueFull)
     async def busy(_: Request, error: QueueFull) -> Response:

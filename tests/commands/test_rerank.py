@@ -8,7 +8,7 @@ import torch
 
 import factorank as fr
 from factorank.baselines.rankers import RANKERS
-from factorank.commands._rerank_text import some_of
+from factorank.commands._rerank_text import lead_text, some_of
 from factorank.figures.rerank import calibration_figure, rerank_figure
 from tests.rerank.small import SMALL, ranker, ratings
 
@@ -160,6 +160,48 @@ def test_eval_of_equal_ratings_and_of_a_run_of_the_library(run, tmp_path):
     code, _, err = run("rerank", "eval", "other", "--n", 8)
     assert code == 2
     assert "no validation users to tune baselines on" in err
+
+
+def lead(r, value, baseline="mean-rating"):
+    return {"baseline": baseline, "n": 20, "r": r, "k": 10, "lead": value, "lead_se": 0.01}
+
+
+def test_being_behind_the_mean_rating_is_announced():
+    assert "MEAN RATING" not in lead_text([lead(0, -0.005), lead(5, 0.03), lead(10, -0.1, "ease")])
+    assert "NOT BETTER THAN THE MEAN RATING" in lead_text([lead(0, -0.03), lead(5, 0.02)])
+    some = lead_text([lead(0, -0.03), lead(5, 0.1), lead(5, -0.05, "ease")]).splitlines()
+    assert some[-2].startswith("BEHIND THE MEAN RATING OF EACH ITEM at n = 20, r = 0: train longer")
+    assert some[-1].endswith("ahead in 0 of 2 cells, by -0.0500 to -0.0300")
+
+
+def test_ease_is_left_out_of_a_large_catalogue_unless_it_is_named(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("factorank.rerank.evaluation.scores.MOST_ITEMS", 11)
+    setting = fr.rerank.preset("small", **SMALL)
+    fr.Ranker.fit(ratings(), 0.2, setting=setting, device="cpu", out=tmp_path / "mine")
+    code, out, _ = run("rerank", "eval", "mine", "--n", 8, "--r", 0, 2, "--lists", 20)
+    assert code == 0
+    assert "ease is left out: 12 items" in out
+    assert "  matrix-factorisation" in out
+    assert "  ease  " not in out
+    code, out, err = run(
+        "rerank", "eval", "mine", "--n", 8, "--r", 0, 2, "--lists", 20, "--baselines", "ease"
+    )
+    assert (code, err) == (0, "")
+    assert "  ease  " in out
+    assert "left out" not in out
+    assert "rerank.png is drawn where mean-rating is among the baselines" in out
+    code, out, err = run("rerank", "eval", "mine", "--n", 8, "--r", 0, 2, "--lists", 20, "--baselines")
+    assert (code, err) == (0, "")
+    assert "  factorank, masked" in out
+
+
+def test_items_that_were_shown_and_not_chosen_are_not_counted_as_chosen(run, tmp_path):
+    rows = [f"{user},{item},{int(item % 2 == user % 2)}" for user in range(40) for item in range(12)]
+    (tmp_path / "clicks.csv").write_text("\n".join(["user,item,clicks", *rows]) + "\n")
+    options = ["--n", 8, "--steps", 1, "--out", "mine"]
+    code, out, _ = run("rerank", "fit", "clicks.csv", "--implicit", *options)
+    assert code == 0
+    assert "40 users, 12 items, 240 items chosen\n" in out
 
 
 def test_repeated_ratings_are_counted(table, run):

@@ -1,13 +1,14 @@
 """Pinned, hidden and grouped items: exact by enumeration, and the observed order still holds."""
 
 import itertools
+import random
 
 import pytest
 import torch
 
 import factorank as fr
 from factorank.errors import RankerWarning
-from factorank.rerank.constraints import shown_places
+from factorank.rerank.constraints import diverse_order, shown_places
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists, list_reference
 from factorank.rerank.place_probabilities import list_law, place_probabilities
@@ -152,6 +153,36 @@ def test_the_best_diverse_list_is_found(masked):
 
     allowed = [o for o in itertools.permutations(items, 3) if len({groups[item] for item in o}) == 3]
     assert dcg(chosen) == pytest.approx(max(map(dcg, allowed)))
+
+
+def test_groups_are_as_asked_wherever_an_order_allows_it():
+    """Against all orders: the observed items of a list may come one after the other, or not at all."""
+    draw, possible = random.Random(0), 0
+    for _ in range(300):
+        n, most = draw.randint(3, 5), draw.randint(1, 2)
+        k, group = draw.randint(2, n), [draw.choice([-1, 0, 0, 1]) for _ in range(n)]
+        order = draw.sample(range(n), n)
+        observed = [item for item in order if draw.random() < 0.5]
+        free = [item for item in order if item not in observed]
+        pins = {free[0]: order.index(free[0])} if free and draw.random() < 0.5 else {}
+
+        def allowed(other, n=n, k=k, most=most, group=group, observed=observed, pins=pins):
+            first = [group[item] for item in other[:k] if group[item] >= 0]
+            kept = [item for item in other if item in observed] == observed
+            return (
+                kept
+                and all(other[place] == item for item, place in pins.items())
+                and all(first.count(label) <= most for label in first)
+            )
+
+        if not any(map(allowed, itertools.permutations(range(n)))):
+            continue
+        possible += 1
+        lists = Lists(torch.arange(n)[None], torch.tensor([observed], dtype=torch.int64).view(1, -1))
+        lists.group = torch.tensor([group])
+        lists.pinned = torch.tensor([[pins.get(item, -1) for item in range(n)]]) if pins else None
+        assert allowed(diverse_order(torch.tensor([order]), lists, k, most)[0].tolist())
+    assert possible > 150
 
 
 def test_too_few_groups_are_warned_of(masked):

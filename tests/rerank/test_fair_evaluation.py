@@ -11,7 +11,7 @@ from factorank.data.ratings import Ratings
 from factorank.metrics import ndcg
 from factorank.rerank import Evaluation, evaluate
 from factorank.rerank.choosing import chosen_setting, taste_gains, training_seconds
-from factorank.rerank.evaluation import draw_lists, fitted_baselines
+from factorank.rerank.evaluation import draw_lists, fitted_baselines, leads_over_baselines
 from factorank.training.progress import Lines
 from tests.rerank.small import SMALL, ratings
 
@@ -109,6 +109,15 @@ def test_baselines_that_take_too_long_are_left_out(data, monkeypatch):
         "mean-rating",
         "matrix-factorisation",
     ]
+
+
+def test_rankers_of_short_lists_are_compared_too(data):
+    """Of lists of 8 there is no NDCG@10."""
+    train, validation = data.of_users(torch.arange(0, 60)), data.of_users(torch.arange(60, len(data)))
+    ranker = fr.Ranker.fit(train, 0.1, setting=fr.rerank.preset("small", **SMALL), device="cpu")
+    rows = leads_over_baselines(ranker, {"train": train, "validation": validation})
+    assert {(row["n"], row["k"]) for row in rows} == {(8, 8)}
+    assert {row["r"] for row in rows} == {0, 5}
 
 
 def test_ratings_and_taste_are_read_where_they_help(data):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import factorank as fr
-from factorank.rerank import graph
+from factorank.rerank import Catalogue, graph
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by, with_observed_order
 from factorank.rerank.reranking import interval
 from tests.rerank.small import SMALL, ranker, ratings
@@ -135,6 +135,32 @@ def test_refusals_name_what_is_wrong(masked, items, observed, message):
 def test_refused_options(masked, options):
     with pytest.raises(fr.FactorankError):
         masked.rerank([100, 101], **options)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"items": "12"},
+        {"items": [["1", "2"], "12"]},
+        {"items": ["1", "2"], "observed": "12"},
+        {"items": ["1", "2"], "forbidden": "12"},
+    ],
+)
+def test_text_is_no_list_of_its_characters(asked):
+    by_text = ranker()
+    by_text.catalogue = Catalogue([str(item) for item in range(12)])
+    with pytest.raises(fr.FactorankError, match="a list of items is needed"):
+        by_text.rerank(**asked)
+    with pytest.raises(fr.FactorankError, match="a list of items is needed"):
+        by_text.recommend("12", k=2)
+
+
+def test_every_id_names_its_item_whatever_the_titles_are():
+    catalogue = Catalogue(["a", "b", "c", "d", 7], ["b", "Heat", "Heat", "c", "300"])
+    assert [catalogue.index(name) for name in ["a", "b", "c", "d", 7, "7", "300"]] == [0, 1, 2, 3, 4, 4, 4]
+    with pytest.raises(fr.FactorankError, match="several items are called 'Heat'"):
+        catalogue.index("Heat")
+    assert catalogue.names(["b", "c"]) == ["Heat", "Heat"]
 
 
 def test_faulty_arrays_are_explained_as_lists_are(masked):

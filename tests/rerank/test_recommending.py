@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import factorank as fr
 from factorank.baselines.recommenders import ImplicitFactors, ItemWeights, MostRated
 from factorank.data.ratings import Ratings
+from factorank.errors import RankerWarning
 from factorank.experiments import recommend
 from factorank.rerank import first_stage, recommending
 from factorank.rerank.first_stage import FirstStage
@@ -62,6 +63,29 @@ def test_a_history_may_be_longer_than_the_lists_of_the_model(chosen):
     assert chosen.recommend(everything[:-2], k=4).items in ([1038, 1039], [1039, 1038])
     shuffled = dict.fromkeys(reversed(history), 4.0)
     assert chosen.recommend(shuffled, k=4).items == chosen.recommend(dict.fromkeys(history, 4.0), k=4).items
+
+
+def test_a_recommendation_does_not_depend_on_the_histories_of_others(chosen):
+    few, many = [1000, 1004], [1001 + 2 * i for i in range(18)]
+    parity = {1000 + i: i % 2 for i in range(40)}
+    for options in ({}, {"groups": parity, "most": 2}):
+        alone = chosen.recommend(few, k=4, **options)
+        together = chosen.recommend([few, many, []], k=4, **options)[0]
+        assert together.items == alone.items
+        torch.testing.assert_close(together.place, alone.place)
+        torch.testing.assert_close(together.top, alone.top)
+
+
+def test_a_list_is_filled_where_the_catalogue_has_too_few_groups(chosen):
+    parity = {1000 + i: i % 2 for i in range(40)}
+    with pytest.warns(RankerWarning, match="too few groups for 1 of each among the first 4"):
+        answer = chosen.recommend([1000, 1004], k=4, groups=parity)
+    assert len(set(answer.items)) == 4
+    assert {parity[item] for item in answer.items[:2]} == {0, 1}
+    assert not {1000, 1004} & set(answer.items)
+    with pytest.warns(RankerWarning):
+        least = chosen.recommend([1000 + i for i in range(37)], k=4, groups=parity)
+    assert sorted(least.items) == [1037, 1038, 1039]
 
 
 def test_saved_and_refused(chosen, tmp_path):
@@ -185,6 +209,20 @@ def test_many_users_of_a_large_catalogue_fit_into_memory(monkeypatch):
         mine = torch.zeros(heads).index_fill_(0, history[user][history[user] < heads], 1.0)
         wanted = (mine[neighbours.long()] * tail_weights.float()).sum(-1)
         torch.testing.assert_close(scores[user, heads:], wanted)
+
+
+def test_learning_from_a_large_catalogue_fits_into_memory(monkeypatch):
+    """Half of the ratings are of items that are not among the most rated ones, from few users."""
+    monkeypatch.setattr(first_stage, "MOST_ITEMS", 100)
+    monkeypatch.setattr(first_stage, "AT_ONCE", 120)
+    generator = torch.Generator().manual_seed(0)
+    users = torch.arange(100).repeat_interleave(80)
+    items = torch.cat([torch.randperm(200, generator=generator)[:80] for _ in range(100)])
+    table = Ratings.from_rows(users.tolist(), items.tolist(), [1.0] * len(items))
+    with Largest() as largest:
+        stage = FirstStage.fit(table)
+    assert largest.numbers <= 120 * 120  # a row of 100 numbers for each of 4,000 ratings would be 400,000
+    assert bool((stage.tail_weights > 0).any())
 
 
 def test_a_large_catalogue_takes_fewer_users_at_a_time(chosen, monkeypatch):

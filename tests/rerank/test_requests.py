@@ -70,7 +70,7 @@ def test_the_order_of_new_items_changes_nothing(priced):
     of_numpy = priced.rerank(np.array(["a", "b", "c", "d"]), new={np.str_(name): new[name] for name in new})
     assert tuple(of_numpy.items) in answers
     seeds = {
-        tuple(priced.rerank("abcd", new=new, generator=torch.Generator().manual_seed(s)).items)
+        tuple(priced.rerank(list("abcd"), new=new, generator=torch.Generator().manual_seed(s)).items)
         for s in range(9)
     }
     assert len(seeds) > 3

@@ -12,6 +12,8 @@ import httpx
 import uvicorn
 from fastapi.testclient import TestClient
 
+from factorank.rerank import batching
+from factorank.rerank.batching import as_json
 from factorank.rerank.service import Limits, create_app
 
 
@@ -74,8 +76,14 @@ def test_bad_requests_are_told_what_is_wrong(client, path, body, status, message
 def test_what_is_no_request(client):
     assert client.post("/rerank", content=b"{nothing").status_code == 422
     assert client.post("/rerank", content=b"\xff\xfe").status_code == 422
-    assert client.get("/rerank").status_code == 405
-    assert client.get("/nothing").status_code == 404
+    nested = client.post("/rerank", content=b"[" * 19_000, headers={"Content-Type": "application/json"})
+    told = [client.get("/rerank"), client.get("/nothing"), nested]
+    assert [answer.status_code for answer in told] == [405, 404, 400]
+    assert [answer.json()["error"] for answer in told] == [
+        "Method Not Allowed",
+        "Not Found",
+        "There was an error parsing the body",
+    ]
     chunks = (part for part in [b'{"items": [100]}'])
     assert client.post("/rerank", content=chunks).status_code == 413  # a length is needed
 
@@ -112,11 +120,16 @@ def posted(client, body):
     return client.post("/rerank", content=body, headers={"content-type": "application/json"})
 
 
-def test_a_fault_that_shows_in_the_evaluation_alone_stops_nothing(causal):
+def test_a_fault_that_shows_in_the_evaluation_alone_stops_nothing(causal, monkeypatch):
+    def written(ranker, answer):
+        if "x" in answer.items:
+            raise RuntimeError("a fault that no check finds")
+        return as_json(ranker, answer)
+
+    monkeypatch.setattr(batching, "as_json", written)
     bodies = [{"items": [100 + i, 101 + i], "k": 1} for i in range(6)]
     bodies[2]["pinned"] = {"102": 0}  # no ranker of its kind has exact conditions; the check does not say so
-    unwritable = "\ud800"
-    bodies[4] = {"items": [100, unwritable], "k": 1, "new": {unwritable: {"mean rating": 3}}}
+    bodies[4] = {"items": [100, "x"], "k": 1, "new": {"x": {"mean rating": 3}}}
     with (
         TestClient(create_app(causal, Limits(wait=0.2)), raise_server_exceptions=False) as client,
         ThreadPoolExecutor(6) as threads,
@@ -137,6 +150,14 @@ def test_features_without_end(value, priced):
         else:
             assert answer.status_code == 422
         assert client.post("/rerank", json={"items": [1, 2]}).status_code == 200
+
+
+def test_names_that_utf8_cannot_say_are_answered(priced):
+    body = b'{"items": [1, "\\ud800", "\\u00fc"], "new": {"\\ud800": [9], "\\u00fc": [3]}}'
+    with TestClient(create_app(priced)) as client:
+        answer = client.post("/rerank", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 200
+    assert {ranked["item"] for ranked in answer.json()["items"]} == {1, "\ud800", "ü"}
 
 
 def test_a_full_queue_is_said(masked):

@@ -6,6 +6,7 @@ import pytest
 import factorank as fr
 from factorank.rerank import streaming
 from factorank.rerank.streaming import predict_table
+from factorank.signals import Terminated
 from tests.rerank.small import ranker
 
 
@@ -84,6 +85,15 @@ def test_another_table_of_the_same_size_is_refused(masked, users, tmp_path):
 def test_a_damaged_table_is_refused(damage, masked, users, tmp_path):
     users.write_bytes(damage(users.read_bytes()))
     with pytest.raises(fr.RatingsError, match=r"users\.parquet: no parquet file, or a damaged one: "):
+        list(predict_table(masked, users, tmp_path / "out", rows=10))
+
+
+def test_a_signal_while_a_table_is_read_is_no_damage(masked, users, tmp_path, monkeypatch):
+    def stopped(file):
+        raise Terminated
+
+    monkeypatch.setattr(polars, "scan_parquet", stopped)
+    with pytest.raises(Terminated):
         list(predict_table(masked, users, tmp_path / "out", rows=10))
 
 

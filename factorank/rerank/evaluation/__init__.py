@@ -17,6 +17,7 @@ from factorank.rerank.evaluation.calibration import bits, calibration
 from factorank.rerank.evaluation.protocol import Evaluation, EvaluationLists, draw_lists
 from factorank.rerank.evaluation.scores import (
     Scores,
+    affordable,
     evaluate,
     evaluate_baseline,
     fitted_baselines,
@@ -29,6 +30,7 @@ __all__ = [
     "Evaluation",
     "EvaluationLists",
     "Scores",
+    "affordable",
     "bits",
     "calibration",
     "draw_lists",

@@ -122,20 +122,25 @@ def fitted_baselines(
     """
     from factorank.baselines.rankers import ranker
 
-    names = [name for name in names if name != "ease" or train.item_count <= MOST_ITEMS]
-    return [ranker(name).fit(train, validation, n=n) for name in names]
+    return [ranker(name).fit(train, validation, n=n) for name in affordable(names, train)]
+
+
+def affordable(names: Sequence[str], train: Ratings) -> list[str]:
+    """Names of baselines without EASE, if the ratings have more than :data:`MOST_ITEMS` items."""
+    return [name for name in names if name != "ease" or train.item_count <= MOST_ITEMS]
 
 
 def leads_over_baselines(ranker: Ranker, users: dict[str, Ratings]) -> list[Row]:
     """The leads in NDCG@10 over the usual baselines on "validation" users, with none, 5 and 10 observed of
-    lists of 20 and of the longest; none where these users have too few ratings."""
+    lists of 20 and of the longest, in that of the whole list where all are shorter than 10; none where these
+    users have too few ratings."""
     validation = users["validation"]
     longest = int(validation.lengths.max()) if len(validation) else 0
     wanted = (20, ranker.model.n)
     sizes = tuple(dict.fromkeys(n for n in wanted if n in ranker.lengths and n <= longest))
     if not sizes:
         return []
-    evaluation = Evaluation(sizes, (0, 5, 10), (10,), lists=500, calibrate=False)
+    evaluation = Evaluation(sizes, (0, 5, 10), (min(10, sizes[0]),), lists=500, calibrate=False)
     baselines = fitted_baselines(users["train"], validation, sizes[-1])
     return evaluate(ranker, validation, evaluation, baselines=baselines).leads()
 
