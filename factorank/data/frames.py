@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from factorank.errors import FactorankError
+from factorank.signals import Terminated
 
 
 def polars_module(where: object, error: type[FactorankError]) -> Any:
@@ -24,7 +25,7 @@ def error_names(where: object, error: type[FactorankError], what: str) -> Iterat
     """
     try:
         yield
-    except (KeyboardInterrupt, SystemExit, GeneratorExit, FactorankError):
+    except (KeyboardInterrupt, Terminated, SystemExit, GeneratorExit, FactorankError):
         raise
     except BaseException as failure:
         first, *_ = [*str(failure).splitlines(), ""]  # they go on with advice on their own options
