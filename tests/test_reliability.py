@@ -17,6 +17,7 @@ from benchmarks import reliability
 from benchmarks.campaign import commands, damage, edges, kills, together
 from factorank import cli
 from factorank.commands._text import PlainStream, visible
+from factorank.data.frames import error_names
 from factorank.data.pictures import read_picture
 from factorank.data.words import read_words
 from factorank.kernels import compiled
@@ -138,6 +139,11 @@ def test_a_signal_that_python_wraps_has_its_exit_code(stop, code, monkeypatch, c
     monkeypatch.setattr(cli, "_run", run)
     assert cli.main([]) == code
     assert capsys.readouterr().err == "factorank: stopped\n"
+
+
+def test_a_signal_is_no_fault_of_a_file():
+    with pytest.raises(Terminated), error_names("votes.parquet", fr.FactorankError, "damaged"):
+        raise Terminated
 
 
 @pytest.mark.parametrize("environment", [{"COLUMNS": "5"}, {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}])

@@ -119,3 +119,13 @@ def test_half_precision_does_not_overflow():
     exact = fr.Mallows(torch.arange(600), torch.tensor(0.5, dtype=torch.float64))
     order = torch.arange(600).flip(0)
     torch.testing.assert_close(law.log_prob(order).double(), exact.log_prob(order), rtol=1e-4, atol=1.0)
+
+
+def test_a_covariance_keeps_the_precision_of_the_means():
+    law = fr.Thurstone(torch.zeros(2, dtype=torch.float64), [[0.1, 0.0], [0.0, 0.1]])
+    assert law.covariance[0, 0].item() == 0.1
+
+
+def test_shares_are_of_sequences_without_negative_numbers():  # two of them could be taken for one another
+    with pytest.raises(fr.FactorankError, match="values of 0 or more, not -1"):
+        fr.metrics.share_among(torch.tensor([[-1, 0]]), torch.tensor([[2, 1]]))
