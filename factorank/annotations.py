@@ -128,8 +128,8 @@ _LEAVES: dict[Any, Test] = {
     str: lambda value: isinstance(value, str),
     os.PathLike: lambda value: isinstance(value, str | os.PathLike),
     object: lambda value: True,
-    Tensor: lambda value: isinstance(value, Tensor),
-    np.ndarray: lambda value: isinstance(value, np.ndarray),
+    Tensor: lambda value: isinstance(value, Tensor) and not value.is_complex(),
+    np.ndarray: lambda value: isinstance(value, np.ndarray) and value.dtype.kind != "c",
     torch.Size: lambda value: _several(value, is_whole),
 }
 _PLAIN: dict[Test, set[type]] = {is_whole: {int}, is_real: {int, float}, _LEAVES[str]: {str}}
@@ -145,7 +145,19 @@ def _several(value: Any, inner: Test, text: bool = False) -> bool:
         some = value[:LOOKED_AT]
         plain = _PLAIN.get(inner)  # the common types are told quickly: every request has long lists
         return (plain is not None and plain.issuperset(map(type, some))) or all(map(inner, some))
+    if isinstance(value, Tensor | np.ndarray):
+        return _LEAVES[Tensor](value) or _LEAVES[np.ndarray](value)
     return isinstance(value, Collection | Iterable) or hasattr(value, "__array__")
+
+
+def is_masked(value: Any) -> bool:
+    """Whether a value, or a column of a table, is an array of numpy with masked entries.
+
+    A tensor, or a plain array, would show them all the same.
+    """
+    if isinstance(value, Mapping):
+        return any(isinstance(column, np.ma.MaskedArray) and is_masked(column) for column in value.values())
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
 
 
 def holds_path(hint: Any) -> bool:

@@ -1,7 +1,8 @@
 """The one layer around public functions, constructors and methods that checks arguments by their annotations.
 
 :func:`guard` puts it around everything that is public. An argument of a type that the signature does not name
-is refused by an :class:`ArgumentTypeError`. The function's own words say more where it has some: it is called
+is refused by an :class:`ArgumentTypeError`, and so are complex numbers and masked arrays, of which a part
+would be lost in silence. The function's own words say more where it has some: it is called
 first and its answer dropped, unless it takes a path, where it might write. If a call fails with an error of
 Python, torch or numpy, arguments do not fit one another: the error of ours is of the original type, too, so
 that ``except RuntimeError`` goes on to work. What the caller's own code raises, such as a callback or an
@@ -16,7 +17,7 @@ from typing import Any, Union
 
 import torch
 
-from factorank.annotations import LOOKED_AT, Test, described, holds_path, resolved, shown, test_of
+from factorank.annotations import LOOKED_AT, Test, described, holds_path, is_masked, resolved, shown, test_of
 from factorank.errors import FactorankError
 
 INNER = (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError, MemoryError)
@@ -89,6 +90,8 @@ def checked(function: Any) -> Any:
 
     def fault(args: Any, kwargs: Any) -> ArgumentTypeError | None:
         for name, value in (*zip(order, args, strict=False), *kwargs.items()):
+            if is_masked(value):
+                return ArgumentTypeError("{parameter} has masked entries; leave them out", parameter=name)
             if name in tests and not tests[name][0](value) and value is not tests[name][2]:
                 words = f"{{parameter}} is {tests[name][1]}, not {shown(value)}"
                 if isinstance(value, list | tuple) and tests[name][0]([]):

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Union
 from factorank import __version__
 from factorank.commands._text import PlainStream, visible
 from factorank.errors import FactorankError
-from factorank.signals import Terminated, exit_code, terminable
+from factorank.signals import exit_code, terminable, was_stopped
 
 NARROWEST = 40
 """Columns of a terminal for which help is laid out, at least."""
@@ -33,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     A command that a signal has ended returns 130 after Ctrl-C and 143 after SIGTERM.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character shows another one
             stream.reconfigure(errors="replace")
@@ -40,15 +43,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings(), terminable():
             warnings.showwarning = _show_warning
             return _run(arguments)
-    except (FactorankError, OSError, MemoryError, OverflowError, UnicodeError) as error:
+    except BaseException as error:
+        if was_stopped(error):
+            print("factorank: stopped", file=sys.stderr)
+            return exit_code()
+        if not isinstance(error, FactorankError | OSError | MemoryError | OverflowError | UnicodeError):
+            raise
         if isinstance(error, BrokenPipeError):  # the reader, such as head, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         print(f"factorank: {_one_line(error)}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, Terminated):
-        print("factorank: stopped", file=sys.stderr)
-        return exit_code()
 
 
 def command_names() -> list[str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from factorank.arguments import guard
 from factorank.errors import FactorankError
-from factorank.permutations import cannot_check
+from factorank.permutations import cannot_check, check_integer
 
 Unranked = Literal["below", "incomparable"]
 
@@ -27,7 +27,7 @@ def plackett_luce(
 
     .. math:: -\sum_{i < k} \Bigl( s_{x_i} - \log \sum_{j \ge i} e^{s_{x_j}} \Bigr)
 
-    Sums run in float64, so that scores may lie hundreds of nats apart. Items are checked on the CPU, outside
+    Sums run in float64, so that scores may lie hundreds of nats apart. Orders are checked on the CPU, outside
     of compilation, and so are scores: they are finite.
 
     Args:
@@ -56,11 +56,14 @@ def plackett_luce(
     if top_k is not None and top_k < 1:
         raise FactorankError(f"{{parameter}} is at least 1, not {top_k}", parameter="top_k")
     _check_finite(scores)
+    check_integer(order, "plackett_luce takes orders", FactorankError)
     batch = torch.broadcast_shapes(scores.shape[:-1], order.shape[:-1])
     every = scores.double().expand(*batch, scores.shape[-1])
     # Worst first: the items that are left at each place are then those before it.
-    backward = order.long().expand(*batch, order.shape[-1]).flip(-1)
-    listed = _listed(backward)
+    wide = order.long().expand(*batch, order.shape[-1])
+    _check_items(wide, scores.shape[-1])
+    backward = wide.flip(-1)
+    listed = backward >= 0
     chosen = every.gather(-1, backward.clamp(min=0))
     largest = every.detach().amax(-1, keepdim=True)
     left = torch.where(listed, (chosen - largest).exp(), 0.0).cumsum(-1)
@@ -125,17 +128,34 @@ def _first_of_ties(ties: Tensor) -> Tensor:
 
 def _check_finite(scores: Tensor) -> None:
     """Raise if a score is infinite or NaN, where values can be looked at: no loss of theirs is a number."""
+    if not scores.is_floating_point():  # the answer would be rounded to whole nats
+        raise FactorankError(
+            f"{{parameter}} is a floating-point tensor, not {scores.dtype}", parameter="scores"
+        )
     if scores.device.type == "cpu" and not cannot_check(scores) and not bool(scores.isfinite().all()):
         wrong = scores.detach()[~scores.isfinite()][0].item()
         raise FactorankError(f"{{parameter}} holds finite numbers alone, not {wrong}", parameter="scores")
 
 
-def _listed(order: Tensor) -> Tensor:
-    """Which entries of an order are items; where values can be looked at, -1 alone is padding."""
-    if order.device.type == "cpu" and not cannot_check(order) and bool((order < -1).any()):
-        fault = f"an order holds items from 0 on, and -1 after its end, but there is {int(order.min())}"
+def _check_items(order: Tensor, n: int) -> None:
+    """Raise unless every row holds items of 0..n-1, each once, and -1 after its end alone, where values can
+    be looked at.
+    """
+    if order.device.type != "cpu" or cannot_check(order) or not order.numel():
+        return
+    least, most = (int(value) for value in order.aminmax())
+    if least < -1 or most >= n:
+        fault = f"an order holds items of 0..{n - 1}, and -1 after its end, but there is"
+        raise FactorankError(f"{fault} {least if least < -1 else most}", parameter="order")
+    if bool(((order[..., :-1] < 0) & (order[..., 1:] >= 0)).any()):
+        raise FactorankError(
+            "-1 stands after the end of an order, but here an item follows it", parameter="order"
+        )
+    ordered = order.sort(-1).values
+    twice = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)
+    if bool(twice.any()):
+        fault = f"an order holds each item once, but item {int(ordered[..., 1:][twice][0])} is there twice"
         raise FactorankError(fault, parameter="order")
-    return order >= 0
 
 
 guard(__name__)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from factorank.arguments import guard
 from factorank.errors import FactorankError
-from factorank.permutations import check_permutation, is_cyclic, is_permutation
+from factorank.permutations import check_integer, check_permutation, is_cyclic, is_permutation
 
 
 def ndcg(order: Tensor, relevance: Tensor, k: int | None = None, *, gain: str = "exponential") -> Tensor:
@@ -34,6 +34,8 @@ def ndcg(order: Tensor, relevance: Tensor, k: int | None = None, *, gain: str = 
         raise FactorankError(f"gain is 'exponential' or 'linear', not {gain!r}")
     if k is not None and k < 1:
         raise FactorankError(f"ndcg is taken at k of at least 1, not {k}")
+    if relevance.is_complex():
+        raise FactorankError(f"ndcg takes real relevances, not {relevance.dtype}")
     relevance = relevance if relevance.is_floating_point() else relevance.to(torch.get_default_dtype())
     if not bool((relevance >= 0).all()):
         raise FactorankError("ndcg takes relevances of 0 or more")
@@ -80,6 +82,10 @@ def cyclic_share(sequences: Tensor) -> float:
 
 def share_among(sequences: Tensor, known: Tensor) -> float:
     """The share of ``(samples, n)`` sequences that are rows of ``known``; 0 where there are no samples."""
+    for rows in (sequences, known):
+        check_integer(rows, "share_among takes sequences")
+        if rows.numel() and int(rows.min()) < 0:
+            raise FactorankError(f"share_among takes sequences of values of 0 or more, not {int(rows.min())}")
     if not len(sequences):
         return 0.0
     base = int(max(sequences.max(), known.max())) + 1

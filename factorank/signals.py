@@ -56,6 +56,19 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
+def was_stopped(error: BaseException | None) -> bool:
+    """Whether Ctrl-C or SIGTERM is what an error comes from.
+
+    Python wraps the one that a signal raises into another error where it comes at an odd moment, such as
+    while a class is being made.
+    """
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt | Terminated):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def exit_code() -> int:
     """The exit code of a command that a signal has ended: 143 after SIGTERM, else 130."""
     return 143 if signal.SIGTERM in _received else 130

@@ -93,3 +93,22 @@ def test_preferences_of_pairs_are_the_usual_dpo():
     torch.testing.assert_close(
         fr.losses.listwise_dpo(ours, theirs, order), -torch.nn.functional.logsigmoid(lead)
     )
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ([0, 1, 1], "each item once, but item 1 is there twice"),
+        ([0, -1, 1], "-1 stands after the end"),
+        ([0, 1, 3], r"items of 0\.\.2, and -1 after its end, but there is 3"),
+        ([0.0, 1.0, 2.0], "an integer tensor"),
+    ],
+)
+def test_orders_that_are_none_are_refused(order, message):
+    with pytest.raises(FactorankError, match=message):
+        fr.losses.plackett_luce(torch.zeros(3), torch.tensor([[0, 1, 2], order]))
+
+
+def test_scores_are_no_whole_numbers():  # their loss was rounded to whole nats
+    with pytest.raises(FactorankError, match="floating-point tensor, not torch"):
+        fr.losses.plackett_luce(torch.tensor([0, 1]), torch.tensor([0, 1]))

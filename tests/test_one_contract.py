@@ -223,7 +223,7 @@ def test_what_cannot_be_tilted():
     for reward, strength in ((None, 1.0), (lambda order: order, math.nan), (lambda order: order, True)):
         with pytest.raises(DistributionError, match="a reward for each order, and a finite strength"):
             law.tilt(reward, strength)
-    with pytest.raises(DistributionError, match="a number for each order"):
+    with pytest.raises(DistributionError, match="a real number for each order"):
         law.tilt(lambda order: order.float())
     with pytest.raises(DistributionError, match="infinite or NaN"):
         law.tilt(lambda order: torch.full(order.shape[:-1], math.nan))

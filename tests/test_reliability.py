@@ -10,74 +10,18 @@ import zipfile
 import zlib
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 import factorank as fr
 from benchmarks import reliability
 from benchmarks.campaign import commands, damage, edges, kills, together
 from factorank import cli
 from factorank.commands._text import PlainStream, visible
+from factorank.data.frames import error_names
 from factorank.data.pictures import read_picture
 from factorank.data.words import read_words
 from factorank.kernels import compiled
-from factorank.signals import exit_code, interruptions, terminable
-
-UNSIGNED = [torch.uint8, torch.uint16, torch.uint32, torch.uint64]
-ORDERS = fr.random_permutations(4, (30,), generator=torch.Generator().manual_seed(0))
-
-
-@pytest.mark.parametrize("dtype", UNSIGNED)
-def test_unsigned_integers_are_integers(dtype):
-    votes = ORDERS.to(dtype)
-    for family in (fr.Mallows, fr.PlackettLuce, fr.RIM, fr.GeneralizedMallows):
-        log_probs = [family.fit(orders).log_prob(ORDERS) for orders in (votes, ORDERS)]
-        torch.testing.assert_close(*log_probs)
-    assert torch.equal(fr.consensus(votes).order, fr.consensus(ORDERS).order)
-    assert torch.equal(fr.PartialOrders.from_ranks(votes).above, fr.PartialOrders.from_ranks(ORDERS).above)
-    torch.manual_seed(0)
-    model = fr.PermutationModel(4, "lehmer", width=8, depth=1, heads=1)
-    law = model.distribution(nfe=1)
-    assert torch.equal(law.log_prob(votes), law.log_prob(ORDERS))
-    assert fr.train(model, votes, steps=1, batch_size=4, device="cpu", progress=False).steps == 1
-
-
-def test_numbers_beyond_int64_are_refused():
-    huge = torch.tensor([[0, 1, 2**64 - 1]], dtype=torch.uint64)
-    for act in (fr.PlackettLuce.fit, fr.consensus, fr.Mallows.fit):
-        with pytest.raises(fr.FactorankError):
-            act(huge)
-
-
-@pytest.mark.parametrize(
-    ("act", "message"),
-    [
-        (lambda: fr.permutation_at(0, 300, dtype=torch.int8), "int8 cannot hold permutations of 300 items"),
-        (lambda: fr.Mallows([0, 1, 2], 0.5, weights=[1.0, torch.inf, 1.0]), "finite"),
-        (lambda: fr.PlackettLuce(torch.tensor([1 + 2j, 0])), "real parameters, not torch.complex64"),
-        (lambda: fr.Mallows([0, 1], torch.tensor(0.5 + 0.1j)), "real parameters"),
-        (lambda: fr.losses.plackett_luce(torch.rand(3), torch.tensor([0, -5, -5])), "there is -5"),
-        (lambda: fr.metrics.ndcg(torch.arange(2), torch.tensor([2.0, 1e6])), "finite gains"),
-        (lambda: fr.Mallows([0, 1], 0.5).condition(observed=[0, 1], samples=float("nan")), "samples"),
-        (lambda: fr.Mallows([0, 1], 0.5).condition(observed=[0, 1], max_states=-1), "max_states"),
-        (lambda: fr.rerank.Catalogue([1, 2], titles="ab"), "titles is a list of names, not 'ab'"),
-        (lambda: fr.baselines.total_variation(10**12, 1), "n is a number of cards to 1,000"),
-        (lambda: fr.baselines.total_variation(5, 10**12), "first is a number of shuffles to 1,000"),
-        (lambda: fr.Leaderboard.from_scores({}), "a column of items and one a task, but there is none"),
-        (lambda: fr.leaderboard.ScoreTable("ab", ("x",), np.ones((2, 1))), "items is a sequence, not 'ab'"),
-    ],
-)
-def test_what_was_silently_wrong_is_refused(act, message):
-    with pytest.raises(fr.FactorankError, match=message):
-        act()
-
-
-def test_half_precision_does_not_overflow():
-    law = fr.Mallows(torch.arange(600), torch.tensor(0.5, dtype=torch.float16))
-    exact = fr.Mallows(torch.arange(600), torch.tensor(0.5, dtype=torch.float64))
-    order = torch.arange(600).flip(0)
-    torch.testing.assert_close(law.log_prob(order).double(), exact.log_prob(order), rtol=1e-4, atol=1.0)
+from factorank.signals import Terminated, exit_code, interruptions, terminable
 
 
 @pytest.mark.parametrize(
@@ -180,6 +124,28 @@ def test_signals_have_their_exit_codes():
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+def test_a_signal_that_python_wraps_has_its_exit_code(stop, code, monkeypatch, capsys):
+    class Field:
+        def __set_name__(self, owner, name):
+            if stop is Terminated:
+                os.kill(os.getpid(), signal.SIGTERM)
+                threading.Event().wait(0.2)
+            raise stop
+
+    def run(arguments):
+        type("Wrapped", (), {"field": Field()})  # a RuntimeError in some versions of Python
+
+    monkeypatch.setattr(cli, "_run", run)
+    assert cli.main([]) == code
+    assert capsys.readouterr().err == "factorank: stopped\n"
+
+
+def test_a_signal_is_no_fault_of_a_file():
+    with pytest.raises(Terminated), error_names("votes.parquet", fr.FactorankError, "damaged"):
+        raise Terminated
+
+
 @pytest.mark.parametrize("environment", [{"COLUMNS": "5"}, {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}])
 def test_help_ends_on_every_terminal(environment):
     arguments = [sys.executable, "-m", "factorank", "sample", "--help"]
@@ -188,6 +154,16 @@ def test_help_ends_on_every_terminal(environment):
     )
     assert done.returncode == 0
     assert b"--count" in done.stdout
+
+
+def test_a_command_works_where_its_output_is_closed():
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m factorank codes 2 0 1 >&-"],
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_seed_is_checked_before_anything_is_read(tmp_path, capsys):

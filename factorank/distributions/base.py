@@ -56,7 +56,8 @@ class PermutationDistribution(Batched):
     """The report of the fit; None for a law that was not fitted."""
 
     def __init__(self, batch_shape: _size, n: int, validate_args: bool | None = None) -> None:
-        super().__init__(torch.Size(batch_shape), torch.Size((n,)), validate_args=False)
+        batch_shape = checked_shape(batch_shape, self.error)
+        super().__init__(batch_shape, torch.Size((n,)), validate_args=False)
         # On by default: torch.compile turns torch's own default off for the whole process.
         self._validate_args = True if validate_args is None else validate_args
         if self._validate_args:

@@ -24,7 +24,7 @@ from factorank.distributions.fitting.tied_choices import (
 )
 from factorank.distributions.parameters import as_reals, check_parameter, finite_vector
 from factorank.errors import DistributionError
-from factorank.permutations import check_integer
+from factorank.permutations import check_integer, signed
 
 WIDEST = 600.0
 """Nats that the logits may lie apart: beyond, worths underflow."""
@@ -69,7 +69,7 @@ class DavidsonLuce:
 
     def __init__(self, logits: Sequence[float] | Tensor, prevalence: Sequence[float] | Tensor = ()) -> None:
         self.logits = as_reals(logits)
-        self.prevalence = as_reals(torch.as_tensor(prevalence, dtype=self.logits.dtype), self.logits)
+        self.prevalence = as_reals(prevalence, self.logits, self.logits.dtype).to(self.logits.device)
         if self.logits.ndim != 1 or self.prevalence.ndim != 1:
             raise DistributionError(
                 "DavidsonLuce takes logits (n,) and prevalence (ties,), not shapes"
@@ -92,6 +92,7 @@ class DavidsonLuce:
         It has gradients to the parameters. The sum over all rankings of the same items is one.
         """
         check_integer(rank, "DavidsonLuce takes ranks")
+        rank = signed(rank, "DavidsonLuce takes ranks of")
         if rank.shape[-1:] != (self.n,):
             raise DistributionError(f"DavidsonLuce takes ranks (*batch, {self.n}), not {tuple(rank.shape)}")
         if rank.numel() and int(rank.min()) < -1:

@@ -14,6 +14,7 @@ from torch.types import _size
 
 from factorank.arguments import guard_class
 from factorank.errors import DistributionError, FactorankError
+from factorank.permutations import checked_shape
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
@@ -53,7 +54,7 @@ def rows_at(index: Any, batch_shape: torch.Size, error: type[FactorankError]) ->
 def taken(value: Tensor, batch_shape: torch.Size, rows: Tensor) -> Tensor:
     """Of a tensor ``(*batch, *own)`` the rows of these numbers: ``(*rows, *own)``."""
     own = value.shape[len(batch_shape) :]
-    flat = value.expand(*batch_shape, *own).reshape(-1, *own)
+    flat = value.expand(batch_shape + own).reshape(-1, *own)
     return flat[rows.flatten().to(value.device)].view(rows.shape + own)
 
 
@@ -72,7 +73,7 @@ class Batched(Distribution):
 
     def expand(self, batch_shape: _size, _instance: Self | None = None) -> Self:
         """The same law with its batch dimensions expanded to ``batch_shape``; nothing is copied."""
-        shape, old = torch.Size(batch_shape), len(self.batch_shape)
+        shape, old = checked_shape(batch_shape, self.error), len(self.batch_shape)
         fits = len(shape) >= old and all(
             here in (1, there) for here, there in zip(self.batch_shape[::-1], shape[::-1], strict=False)
         )

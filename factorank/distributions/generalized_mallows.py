@@ -125,11 +125,11 @@ class GeneralizedMallows(GeometricDistribution):
         """
         ballots = read_ballots(orders, weights, unranked, items)
         check_counts(restarts=restarts)
+        settings = MIXTURE_EM.changed(
+            samples=samples, max_iterations=max_iterations, tolerance=tolerance, generator=generator
+        )
         if not ballots.complete:
             check_unused("a generalized Mallows law fitted by EM", central=central)
-            settings = MIXTURE_EM.changed(
-                samples=samples, max_iterations=max_iterations, tolerance=tolerance, generator=generator
-            )
             _, [law], report = fit_by_em(GeneralizedMallowsFamily(GeneralizedMallows), ballots, settings)
             law.report = report
             return law  # type: ignore[return-value]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
@@ -33,8 +34,8 @@ class _Finite(constraints.Constraint):
 
 permutation = _Permutation()
 """The support of every law here; its ``check`` gives one bool per row."""
-_finite = _Finite()
-finite_vector = constraints.independent(_finite, 1)
+finite = _Finite()
+finite_vector = constraints.independent(finite, 1)
 unit_vector = constraints.independent(constraints.unit_interval, 1)
 _finite_nonnegative = _FiniteNonnegative()
 nonnegative_vector = constraints.independent(_finite_nonnegative, 1)
@@ -74,7 +75,7 @@ def check_parameter(law: str, name: str, value: Tensor, constraint: constraints.
 _ALLOWED: dict[constraints.Constraint, str] = {
     constraints.unit_interval: "between 0 and 1",
     constraints.nonnegative: "of 0 or more",
-    _finite: "that are finite",
+    finite: "that are finite",
     _finite_nonnegative: "that are finite and of 0 or more",
 }
 
@@ -103,19 +104,23 @@ def as_orders(orders: Sequence[Any] | Tensor, what: str, like: object = None) ->
     return tensor.to(torch.int64)
 
 
-def as_reals(value: float | Sequence[Any] | Tensor, like: Tensor | None = None) -> Tensor:
+def as_reals(
+    value: float | Sequence[Any] | Tensor, like: Tensor | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
     """A real parameter as a floating tensor, on the device of ``like`` unless it is a tensor already.
 
     Numbers of half precision become float32: the log-probabilities of long orders do not fit into them.
+    ``dtype`` is that of the result; else a tensor keeps its own, and other numbers get torch's default.
     """
+    if value.is_complex() if isinstance(value, Tensor) else np.iscomplexobj(value):
+        given = value.dtype if isinstance(value, Tensor) else repr(value)
+        raise DistributionError(f"a law takes real parameters, not {given}")
     if isinstance(value, Tensor):
-        if value.is_complex():
-            raise DistributionError(f"a law takes real parameters, not {value.dtype}")
         if value.dtype in (torch.float16, torch.bfloat16):
-            return value.float()
-        return value if value.is_floating_point() else value.to(torch.get_default_dtype())
+            value = value.float()
+        return value.to(dtype or (value.dtype if value.is_floating_point() else torch.get_default_dtype()))
     return torch.as_tensor(
-        value, dtype=torch.get_default_dtype(), device=None if like is None else like.device
+        value, dtype=dtype or torch.get_default_dtype(), device=None if like is None else like.device
     )
 
 

@@ -151,7 +151,7 @@ class PartialOrders:
                 [False]])
         """
         check_permutation(orders, "agrees takes")
-        rank = inverse(orders.to(self.above.device), check=False)
+        rank = inverse(orders.to(self.above.device, torch.int64), check=False)
         return ~(self.above & (rank[..., :, None] > rank[..., None, :])).any(-1).any(-1)
 
 

@@ -142,6 +142,7 @@ class PlackettLuce(PermutationDistribution):
         (True, 0)
         """
         check_strength("penalty", penalty)
+        check_strength("tolerance", tolerance)
         check_counts(max_iterations=max_iterations)
         ascent: dict[str, Any] = {
             "penalty": penalty,

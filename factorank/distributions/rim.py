@@ -149,11 +149,11 @@ class RIM(FactorizedDistribution):
         check_strength("smoothing", smoothing)
         smoothing = float(smoothing)  # compiled loops take no tensor
         check_counts(restarts=restarts)
+        settings = MIXTURE_EM.changed(
+            samples=samples, max_iterations=max_iterations, tolerance=tolerance, generator=generator
+        )
         if not ballots.complete:
             check_unused("a RIM fitted by EM", reference=reference)
-            settings = MIXTURE_EM.changed(
-                samples=samples, max_iterations=max_iterations, tolerance=tolerance, generator=generator
-            )
             _, [law], report = fit_by_em(RIMFamily(RIM, smoothing), ballots, settings)
             law.report = report
             return law  # type: ignore[return-value]

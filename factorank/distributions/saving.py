@@ -6,6 +6,7 @@ from the file, and the numbers are checked as those of a new law are.
 
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -80,11 +81,18 @@ def law_items(path: str | os.PathLike[str]) -> tuple[str, ...] | None:
     path = restored(path)
     about, _ = _about(path)
     items = expect(list[str] | None, about.get("items"), path / JSON, LawFileError)
-    if items is not None and len(items) != about["n"]:
-        raise LawFileError(
-            f"{path / JSON}: the law ranks {about['n']} items, but there are {len(items)} names"
-        )
+    if items is not None and (fault := _fault_of_names(items, about["n"])):
+        raise LawFileError(f"{path / JSON}: {fault}")
     return None if items is None else tuple(items)
+
+
+def _fault_of_names(items: Sequence[str], n: int) -> str | None:
+    """What is wrong with the names of n items: there is one for each, and each is of one item alone."""
+    if len(items) != n:
+        return f"the law ranks {n} items, but there are {len(items)} names"
+    counts = Counter(items)
+    twice = next((name for name, count in counts.items() if count > 1), None)
+    return None if twice is None else f"two items are called {twice!r}"
 
 
 def is_law(path: str | os.PathLike[str]) -> bool:
@@ -105,10 +113,10 @@ def write_law(law: Law, folder: Path, items: Sequence[str] | None = None) -> Non
     """Write the two files of a law into a folder that is there."""
     from safetensors.torch import save
 
-    if items is not None and len(items) != law.n:
-        raise LawFileError(f"the law ranks {law.n} items, but there are {len(items)} names")
     if items is not None and not all(isinstance(name, str) for name in items):
         raise LawFileError("{parameter} are the names of the items, as text", parameter="items")
+    if items is not None and (fault := _fault_of_names(items, law.n)):
+        raise LawFileError(fault)
     tensors: dict[str, Tensor] = {}
     described = _describe(law, "", tensors)
     data = save({name: value.detach().to("cpu").contiguous().clone() for name, value in tensors.items()})

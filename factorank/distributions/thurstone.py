@@ -54,7 +54,7 @@ class Thurstone(PermutationDistribution):
         validate_args: bool | None = None,
     ) -> None:
         mean = as_reals(loc)
-        covariance = as_reals(covariance, mean).to(mean.dtype)
+        covariance = as_reals(covariance, mean, mean.dtype)
         if mean.ndim == 0 or covariance.shape[-2:] != (mean.shape[-1], mean.shape[-1]):
             raise DistributionError(
                 "Thurstone takes a loc (*batch, n) and a covariance (*batch, n, n), not shapes"

@@ -63,10 +63,10 @@ class Tilted(PermutationDistribution):
     def _gains(self, orders: Tensor) -> Tensor:
         """Strength times reward of orders ``(*sample, *batch, n)``, checked."""
         gains = self.reward(orders)
-        if not isinstance(gains, Tensor) or gains.shape != orders.shape[:-1]:
-            got = tuple(gains.shape) if isinstance(gains, Tensor) else type(gains).__name__
+        if not isinstance(gains, Tensor) or gains.shape != orders.shape[:-1] or gains.is_complex():
+            got = f"{gains.dtype} {tuple(gains.shape)}" if isinstance(gains, Tensor) else type(gains).__name__
             raise DistributionError(
-                f"a reward gives a number for each order, {tuple(orders.shape[:-1])} for orders"
+                f"a reward gives a real number for each order, {tuple(orders.shape[:-1])} for orders"
                 f" {tuple(orders.shape)}, not {got}"
             )
         gains = self.strength * gains.to(torch.promote_types(gains.dtype, torch.get_default_dtype()))

@@ -37,6 +37,8 @@ class Uniform(PermutationDistribution):
     ) -> None:
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise DistributionError(f"Uniform takes a number of items of 0 or more, not {n!r}")
+        if dtype is not None and not (dtype.is_floating_point and dtype.itemsize > 1):
+            raise DistributionError(f"Uniform has log-probabilities of a floating dtype, not {dtype}")
         self._zero = torch.zeros((), dtype=dtype or torch.get_default_dtype(), device=device)
         super().__init__(batch_shape, n, validate_args)
 

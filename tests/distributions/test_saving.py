@@ -188,6 +188,15 @@ def test_too_few_names_are_refused_and_not_printed_as_they_are(tmp_path):
         law_items(tmp_path / "law")
 
 
+def test_names_of_two_items_are_refused(tmp_path):  # a table of the law would speak of one for the other
+    with pytest.raises(LawFileError, match="two items are called 'a'"):
+        save_law(fr.Uniform(3), tmp_path / "law", items=["a", "b", "a"])
+    save_law(fr.Uniform(3), tmp_path / "law", items=["a", "b", "c"])
+    edit(tmp_path / "law", items=["a", "b", "a"])
+    with pytest.raises(LawFileError, match="two items are called 'a'"):
+        law_items(tmp_path / "law")
+
+
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(LawFileError, match=r"holds 'thesis.tex', too"):

@@ -60,6 +60,8 @@ def compact(
         raise RatingsError(f"missing is 'refuse' or 'drop', not {missing!r}")
     (user_names, user), (item_names, item) = _as_ids(users, where), _as_ids(items, where)
     ratings = np.ones(len(user), np.float32) if values is None else np.asarray(values, dtype=np.float32)
+    if ratings.ndim != 1:
+        raise RatingsError(f"{where}: ratings are a column of numbers, not of shape {ratings.shape}")
     time = None if times is None else _as_times(times, where)
     if not len(user) == len(item) == len(ratings) or (time is not None and len(time) != len(user)):
         lengths = f"{len(user)} users, {len(item)} items and {len(ratings)} ratings"
@@ -147,13 +149,15 @@ def _grouped(
 def _as_times(times: Any, where: str) -> np.ndarray:
     """Times as int64: whole numbers as they are, numbers with fractions and dates in millionths."""
     array = np.asarray(times)
-    if array.dtype.kind == "M":
+    if array.dtype.kind == "M" and not np.isnat(array).any():
         return array.astype("datetime64[us]").astype(np.int64)
     if array.dtype.kind == "f" and np.isfinite(array).all():
-        return array.astype(np.int64) if (array == array.round()).all() else (array * 1e6).astype(np.int64)
+        array = array if (array == array.round()).all() else array * 1e6
+        if (abs(array) < 2.0**63).all():
+            return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise RatingsError(f"{where}: times are numbers or dates, all of them given, not {array.dtype}")
-    return array.astype(np.int64)
+    return _as_int64(array, "times", where)
 
 
 def _as_ids(ids: Any, where: str) -> tuple[list[str] | None, np.ndarray]:
@@ -162,12 +166,19 @@ def _as_ids(ids: Any, where: str) -> tuple[list[str] | None, np.ndarray]:
         return ids.names, ids.codes
     array = np.asarray(ids)
     if not array.size or (array.ndim == 1 and array.dtype.kind in "iu"):
-        return None, array.astype(np.int64, copy=False)
+        return None, _as_int64(array, "ids", where)
     if array.ndim != 1 or array.dtype.kind != "U":
         given = f"{array.dtype} {array.shape}"
         raise RatingsError(f"{where}: ids are a column of whole numbers or text, not {given}")
     names, index = np.unique(array, return_inverse=True)
     return names.tolist(), index
+
+
+def _as_int64(array: np.ndarray, what: str, where: str) -> np.ndarray:
+    """Whole numbers as int64; larger ones, which would become negative, are refused."""
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
+        raise RatingsError(f"{where}: {what} are whole numbers below 2^63, not {int(array.max())}")
+    return array.astype(np.int64, copy=False)
 
 
 def _named(index: np.ndarray, names: list[str] | None) -> list[Any]:

@@ -12,7 +12,7 @@ from factorank.distributions.comparisons.fitting import Covariance, Fitted, fit_
 from factorank.distributions.comparisons.links import Link
 from factorank.distributions.fitting.checks import check_counts, check_strength
 from factorank.distributions.fitting.report import FitReport
-from factorank.distributions.parameters import as_reals, check_parameter, finite_vector
+from factorank.distributions.parameters import as_reals, check_parameter, finite, finite_vector
 from factorank.errors import DistributionError
 
 
@@ -36,7 +36,7 @@ class ComparisonLaw:
 
     def __init__(self, scores: Sequence[float] | Tensor, effects: Sequence[float] | Tensor = ()) -> None:
         self.scores = as_reals(scores)
-        self.effects = as_reals(torch.as_tensor(effects, dtype=self.scores.dtype))
+        self.effects = as_reals(effects, self.scores, self.scores.dtype).to(self.scores.device)
         if self.scores.ndim != 1 or self.effects.ndim != 1:
             raise DistributionError(
                 f"{type(self).__name__} takes scores (n,) and effects (columns,), not shapes"
@@ -93,6 +93,7 @@ class ComparisonLaw:
         """
         check_strength("penalty", penalty)
         check_strength("pseudo_count", pseudo_count)
+        check_strength("tolerance", tolerance)
         check_counts(max_iterations=max_iterations)
         battles = collect(pairs, outcomes, weights, items=items, covariates=covariates, groups=groups)
         fitted = fit_battles(
@@ -176,7 +177,8 @@ class ComparisonLaw:
             )
         if covariates is None:
             return difference
-        values = torch.as_tensor(covariates, dtype=self.scores.dtype, device=self.scores.device)
+        values = as_reals(covariates, self.scores, self.scores.dtype).to(self.scores.device)
+        check_parameter(type(self).__name__, "covariates", values, finite)
         return difference + values @ self.effects
 
     @classmethod
@@ -215,12 +217,13 @@ class ComparisonLaw:
 
 def tie_parameters(law: str, name: str, value: float | Tensor, scores: Tensor) -> Tensor:
     """Tie parameters as a tensor, one for all items or one for each, ``(n,)``."""
-    result = as_reals(torch.as_tensor(value, dtype=scores.dtype, device=scores.device))
+    result = as_reals(value, scores, scores.dtype).to(scores.device)
     if result.shape not in ((), scores.shape):
         raise DistributionError(
             f"{law} takes a number as {name}, or one for each of the {len(scores)} items, not shape"
             f" {tuple(result.shape)}"
         )
+    check_parameter(law, name, result, finite)
     return result
 
 

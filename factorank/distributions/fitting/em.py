@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from factorank.distributions.fitting.checks import check_counts
+from factorank.distributions.fitting.checks import check_counts, check_strength
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class EMSettings:
         settings = replace(self, **{name: value for name, value in changes.items() if value is not None})
         counts = ("components", "restarts", "max_iterations", "samples")
         check_counts(**{name: changes[name] for name in counts if changes.get(name) is not None})
+        check_strength("tolerance", settings.tolerance)
         return settings
 
 
