@@ -334,6 +334,16 @@ def test_bad_text_and_pages_of_leaderboards(visit):
     assert panel.locator("tbody th").all_inner_texts() == ["x", "y"]
 
 
+def test_on_phones_each_row_names_its_numbers(browser, address):
+    """The names of the columns are out of sight there."""
+    with visiting(browser, address, **PHONE) as visit:
+        visit.open("ranking").locator("tbody th").first.wait_for()
+        shown = (
+            "(k) => getComputedStyle(document.querySelector(`tbody td:nth-child(${k})`), '::before').content"
+        )
+        assert [visit.page.evaluate(shown, k) for k in (5, 6)] == ['"P(best)"', '"tier"']
+
+
 # The whole
 
 
