@@ -332,6 +332,7 @@ def test_bad_text_and_pages_of_leaderboards(visit):
     give(panel, "#file", "b.html", "text/html", leaderboard_page(facts).encode())
     panel.get_by_text("18 battles").wait_for()
     assert panel.locator("tbody th").all_inner_texts() == ["x", "y"]
+    assert panel.get_by_role("textbox", name="Votes or battles").input_value() == ""
 
 
 def test_on_phones_each_row_names_its_numbers(browser, address):

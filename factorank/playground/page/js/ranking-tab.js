@@ -93,6 +93,8 @@ export function rankingTab(panel) {
       status.textContent = `${chosen.name} is no page that leaderboard --html wrote.`;
       return undefined;
     }
+    area.value = ""; // the table is no longer of what was pasted
+    left.replaceChildren();
     orders.replaceChildren();
     status.textContent = board.about;
     return show(board);
