@@ -42,7 +42,7 @@ def inserting() -> str:
         order.insert(slot, item)
         parts += [box(place, item, colour(other), str(other)) for place, other in enumerate(order)]
         parts.append(words(5.2, item, f"item {item} into slot {slot}"))
-    return picture(parts, 5, 230)
+    return picture(parts, 5, 300)
 
 
 def swapping() -> str:
@@ -55,7 +55,7 @@ def swapping() -> str:
         parts.append(
             words(5.2, i, f"draw {draw}: swap places {i} and {i + draw}" if draw else "draw 0: stay")
         )
-    return picture(parts, 5, 230)
+    return picture(parts, 5, 300)
 
 
 def colour(item: int) -> str:

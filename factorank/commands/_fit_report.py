@@ -114,7 +114,8 @@ def vote_lines(facts: dict[str, Any]) -> list[str]:
     )
     for name, method in facts["consensus_methods"].items():
         top = ", ".join(shorten(items[item], 12) for item in method["order"][:3])
-        lines.append(f"  {name:<15}  {shorten(top, 40)}, …  distance {method['distance']:.3f}")
+        more = ", …" if len(method["order"]) > 3 else ""
+        lines.append(f"  {name:<15}  {shorten(top, 40)}{more}  distance {method['distance']:.3f}")
         if name == "kemeny" and (doubt := _doubt(method)):
             lines.append(f"{'':<19}{doubt}")
     return lines

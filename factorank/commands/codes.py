@@ -23,7 +23,7 @@ RULES = {
 class Codes:
     """Show the codes at work: every code of an order, and how each is decoded."""
 
-    order: Annotated[tuple[int, ...], tyro.conf.Positional, tyro.conf.arg(metavar="ITEM")] = ()
+    order: Annotated[tuple[int, ...], tyro.conf.Positional, tyro.conf.arg(metavar="ITEM…")] = ()
     """An order of the items 0..n-1, best first; the paper's own examples if none is given."""
 
     def run(self) -> None:

@@ -25,7 +25,7 @@ class Answer:
     slots: Tensor
     """The slot of each piece, row by row: int64 ``(n,)``."""
     probability: float
-    """That the whole solution is right."""
+    """That the whole solution is right; of pieces that may be turned, right up to a turn of the whole."""
     true_slots: Tensor | None = None
     """The true slot of each piece, for a puzzle that was made of a picture."""
     turns: Tensor | None = None
@@ -76,7 +76,8 @@ class Answer:
         """A line for people."""
         share = 100 * self.probability
         percent = "over 99.9%" if share > 99.95 else "below 0.1%" if share < 0.05 else f"{share:.1f}%"
-        solution = f"probability of the solution {percent}"
+        turned = "" if self.turns is None else " up to a turn of the whole"
+        solution = f"probability of the solution{turned} {percent}"
         if self.empty:
             solution = f"{len(self.empty)} of {self.grid[0] * self.grid[1]} slots empty, {solution}"
         if self.true_slots is None:

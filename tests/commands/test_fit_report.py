@@ -23,3 +23,12 @@ def test_a_consensus_that_is_not_proven_says_so():
     facts = {"items": ["a", "b", "c"], "pairs": [[0.0] * 3] * 3, "condorcet_winner": None}
     facts["consensus_methods"] = {"kemeny": method}
     assert vote_lines(facts)[-1].strip() == "not proven: another order might come to 2.250"
+
+
+def test_an_order_is_cut_only_where_it_goes_on():
+    line = kemeny_lines([[0, 1, 2], [0, 1, 2], [1, 0, 2]])[0]
+    assert line.split(maxsplit=1)[1].startswith("a, b, c  distance")
+    method = {"order": [0, 1, 2, 3], "distance": 2.5, "exact": True, "lower_bound": 2.5, "best_orders": 1}
+    facts = {"items": list("abcd"), "pairs": [[0.0] * 4] * 4, "condorcet_winner": None}
+    facts["consensus_methods"] = {"kemeny": method}
+    assert vote_lines(facts)[-1].split(maxsplit=1)[1].startswith("a, b, c, …  distance")

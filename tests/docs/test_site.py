@@ -52,3 +52,20 @@ def test_links_between_pages_lead_to_headings(site: Path) -> None:
                 continue
             assert target in pages, (name, link)
             assert not anchor or f'id="{anchor}"' in pages[target], (name, link)
+
+
+def test_examples_end_where_their_answers_end(site: Path) -> None:
+    """Markdown has an empty line there, for the doctests; a reader sees none."""
+    blocks = re.findall(r"<pre>(.*?)</pre>", (site / "start.html").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) > 5
+    assert not [block for block in blocks if re.search(r"\n\s*\n$", re.sub(r"<[^>]+>", "", block))]
+    assert "Copyright &#169; 2026" in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_words_of_pictures_fit_into_them(site: Path) -> None:
+    """A letter of this size is at most ten wide in common fonts."""
+    for path in site.glob("_images/*.svg"):
+        text = path.read_text(encoding="utf-8")
+        (width,) = map(int, re.findall(r' width="(\d+)" height="\d+" style', text))
+        for x, words in re.findall(r'<text x="([\d.]+)" y="\d+" fill="#777788">([^<]*)</text>', text):
+            assert float(x) + 10 * len(words) <= width, (path.name, words)

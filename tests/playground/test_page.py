@@ -332,6 +332,17 @@ def test_bad_text_and_pages_of_leaderboards(visit):
     give(panel, "#file", "b.html", "text/html", leaderboard_page(facts).encode())
     panel.get_by_text("18 battles").wait_for()
     assert panel.locator("tbody th").all_inner_texts() == ["x", "y"]
+    assert panel.get_by_role("textbox", name="Votes or battles").input_value() == ""
+
+
+def test_on_phones_each_row_names_its_numbers(browser, address):
+    """The names of the columns are out of sight there."""
+    with visiting(browser, address, **PHONE) as visit:
+        visit.open("ranking").locator("tbody th").first.wait_for()
+        shown = (
+            "(k) => getComputedStyle(document.querySelector(`tbody td:nth-child(${k})`), '::before').content"
+        )
+        assert [visit.page.evaluate(shown, k) for k in (5, 6)] == ['"P(best)"', '"tier"']
 
 
 # The whole

@@ -14,7 +14,7 @@ const take = (left, k) => left.splice(k, 1)[0];
 const lehmer = {
   name: "lehmer",
   title: "Lehmer",
-  says: "its index among the items still left",
+  says: "the index of the item at place i among those still left",
   sizes: (n) => Array.from({ length: n }, (_, i) => n - i),
   encode: (x) => x.map((item, i) => count(x.length, (j) => j > i && x[j] < item)),
   decode: (code) => {
@@ -26,7 +26,7 @@ const lehmer = {
 const leftLehmer = {
   name: "left-lehmer",
   title: "Left Lehmer",
-  says: "how many larger items stand before it",
+  says: "how many larger items stand before place i",
   sizes: (n) => Array.from({ length: n }, (_, i) => i + 1),
   encode: (x) => x.map((item, i) => count(i, (j) => x[j] > item)),
   decode: (code) => {
@@ -41,7 +41,7 @@ const leftLehmer = {
 const fisherYates = {
   name: "fisher-yates",
   title: "Fisher–Yates",
-  says: "how many places further to swap with",
+  says: "how many places further to swap place i",
   sizes: (n) => Array.from({ length: n }, (_, i) => n - i),
   encode: (x) => {
     const held = x.map((_, i) => i);

@@ -29,7 +29,7 @@ export async function puzzleTab(panel) {
   panel.append(
     el("div", { class: "lede" },
       el("h2", {}, "Puzzle"),
-      el("p", {}, "A picture is cut and scrambled. One small network, the same for every grid, tells for each piece where it belongs and how sure that is. Point at a piece to see its law over the slots."),
+      el("p", {}, "A picture is cut and scrambled. One small network, the same for every grid, tells for each piece where it belongs and how sure that is. Once it is solved, point at a piece, or tap it, to see its law over the slots."),
     ),
     el("div", { class: "columns" },
       el("div", { class: "play" }, stage, status),

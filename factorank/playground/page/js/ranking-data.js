@@ -4,6 +4,7 @@ const COLUMNS = { a: ["model_a", "a", "left"], b: ["model_b", "b", "right"], win
 const FIRST = ["model_a", "a", "left", "1"];
 const SECOND = ["model_b", "b", "right", "2"];
 const TIE = ["tie", "draw", "equal", "both"];
+const OF_TABLES = /^(counts?|weights?|voters?|user|id|item|candidate|rank|score|winner|loser|(place|rank|position|choice) ?\d*|\d+(st|nd|rd|th)|(first|second|third)( choice)?)$/;
 
 /** {kind: "votes", items, votes: [{order, count}]} or {kind: "battles", items, pairs: [{a, b, counts}]}. */
 export function parse(text) {
@@ -12,6 +13,11 @@ export function parse(text) {
   const cells = lines[0][0].split(/[,;\t]/).map((cell) => cell.trim().toLowerCase());
   const named = Object.fromEntries(Object.entries(COLUMNS).map(([what, names]) => [what, cells.findIndex((cell) => names.includes(cell))]));
   if (named.a >= 0 && named.b >= 0 && named.winner >= 0) return battles(lines.slice(1), named);
+  const loser = cells.indexOf("loser");
+  if (named.winner >= 0 && loser >= 0) return battles(lines.slice(1), { ...named, a: named.winner, b: loser });
+  if (cells.length > 1 && cells.every((cell) => OF_TABLES.test(cell))) {
+    throw new Error('These are the columns of a table. A vote here is a line, "apple > pear > plum"; factorank fit reads tables.');
+  }
   return votes(lines);
 }
 
@@ -19,12 +25,17 @@ function votes(lines) {
   const names = new Map();
   const number = (name) => names.get(name) ?? (names.set(name, names.size), names.size - 1);
   const all = lines.map(([line, at]) => {
-    const [, count = "1", rest] = line.match(/^(?:(\d+(?:\.\d+)?)\s*:)?\s*(.*)$/);
-    if (rest.includes("=")) throw new Error(`Line ${at}: votes here have no ties; write battles for those.`);
-    const order = rest.split(/\s*(?:>|,)\s*/).filter(Boolean).map(number);
+    const [, count, rest] = line.match(/^(?:([-+]?[\d.]+)\s*:)?\s*(.*)$/);
+    if (count !== undefined && !(Number(count) >= 0)) throw new Error(`Line ${at}: a count is a number from 0.`);
+    if (/[={]/.test(rest)) throw new Error(`Line ${at}: votes here have no ties; write battles for those.`);
+    const listed = rest.split(/\s*(?:>|,)\s*/).filter(Boolean);
+    if (count === undefined && !rest.includes(">") && listed.every((name) => !isNaN(name))) {
+      throw new Error(`Line ${at}: these numbers may be items or ranks. An order of items is written "2 > 1 > 3"; factorank fit reads tables of ranks.`);
+    }
+    const order = listed.map(number);
     if (order.length < 2) throw new Error(`Line ${at}: a vote is like "apple > pear > plum", with a count before it if you like: "3: …".`);
     if (new Set(order).size < order.length) throw new Error(`Line ${at}: an item comes twice.`);
-    return { order, count: Number(count) };
+    return { order, count: Number(count ?? 1) };
   });
   return { kind: "votes", items: [...names.keys()], votes: all };
 }

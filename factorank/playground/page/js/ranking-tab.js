@@ -65,7 +65,7 @@ export function rankingTab(panel) {
           el("button", { type: "button", class: "chip", onclick: () => fill(EXAMPLES[name]) }, name))),
         el("label", { for: "data" }, "Votes or battles"),
         area,
-        el("p", { class: "hint", id: "data-help" }, "Votes: 3: apple > pear > plum. Battles: columns model_a, model_b, winner and, if you have them, count."),
+        el("p", { class: "hint", id: "data-help" }, "A vote is a line: 3: apple > pear > plum, the count first. Battles have columns model_a, model_b, winner and perhaps count, or winner, loser."),
         left,
         el("label", { class: "drop", for: "file" }, el("strong", {}, "A file"), el("span", {}, "of votes or battles, or a page of leaderboard --html")),
         file,
@@ -93,6 +93,8 @@ export function rankingTab(panel) {
       status.textContent = `${chosen.name} is no page that leaderboard --html wrote.`;
       return undefined;
     }
+    area.value = ""; // the table is no longer of what was pasted
+    left.replaceChildren();
     orders.replaceChildren();
     status.textContent = board.about;
     return show(board);
@@ -117,7 +119,7 @@ export function rankingTab(panel) {
       }
       const board = leaderboard(data, state);
       const count = data.kind === "votes" ? data.votes.reduce((sum, vote) => sum + vote.count, 0) : data.pairs.reduce((sum, pair) => sum + pair.counts.reduce((a, b) => a + b), 0);
-      status.textContent = `${count} ${data.kind} of ${data.items.length} items. Intervals and rank sets at ${100 * board.level}%.`
+      status.textContent = `${count} ${count === 1 ? data.kind.slice(0, -1) : data.kind} of ${data.items.length} items. Intervals and rank sets at ${100 * board.level}%.`
         + (board.prior ? " Some items never won or never lost: a weak prior settles their scores." : "");
       show(board);
       consensus(data);
