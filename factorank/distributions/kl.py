@@ -33,7 +33,8 @@ def _kl(p: PermutationDistribution, q: PermutationDistribution) -> Tensor:
     wider = [law for law in (p, q) if law.support is not permutation]
     if len(wider) == 1:
         raise DistributionError(
-            f"a divergence is between laws of the same orders, but {wider[0]!r} can leave the permutations"
+            f"a divergence is between laws of the same orders, but {wider[0]!r} can leave the permutations,"
+            " or has lists that may be shorter"
         )
     if wider:
         return p.estimate("kl_divergence", other=q).value

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from factorank.distributions.conditioning.rules import ImpossibleObservation
 from factorank.errors import ModelError, short_of_memory
 from factorank.kernels import dispatch
 from factorank.kernels.gpu.graphs import Recorder, recorder_of, thread_and_stream, weights_key
@@ -23,7 +25,7 @@ from factorank.models.conditions import Conditions
 from factorank.models.network import evaluating
 from factorank.models.unmasking import last
 from factorank.permutations import cannot_check
-from factorank.sampling.choosers import Draw, StratifiedDraw
+from factorank.sampling.choosers import Draw, Replay, StratifiedDraw
 from factorank.sampling.speculative import DraftReport
 
 if TYPE_CHECKING:
@@ -75,6 +77,33 @@ def score(law: "PermutationLaw", order: Tensor, generator: torch.Generator | Non
     if not parts:
         return torch.zeros(shape, dtype=law.model.network.head.dtype, device=law.device)
     return torch.cat([torch.cat(part, 0) for part in parts.values()], 1).view(shape)
+
+
+@torch.no_grad()
+def check_possible(law: "PermutationLaw", observed: Tensor, fixed: Tensor | None) -> None:
+    """Refuse an observed order whose first values ``fixed (rows, n)`` a row of the law never draws.
+
+    The law reveals one position after the other, these first; ``top_p`` and low temperatures leave
+    values out.
+    """
+    if fixed is None or cannot_check(fixed):
+        return
+    code = torch.where(fixed < 0, law.model.first_values, fixed)
+    with evaluating(law.model):
+        for conditions, rows, _ in chunks(law, 1, drawn=False):
+            for step in law._walk(conditions, 1, Replay(code[None, rows]), None, score=True):
+                if not bool(((fixed[rows] >= 0) & (step.code[0] == law.model.network.mask_value)).any()):
+                    break
+            if bool((impossible := step.log_prob[0] == -torch.inf).any()):
+                row = rows.start + int(impossible.int().argmax())
+                where = (
+                    f" in row {[int(i) for i in np.unravel_index(row, law.batch_shape)]}"
+                    if law.batch_shape
+                    else ""
+                )
+                raise ImpossibleObservation(
+                    f"the observed order {observed.tolist()} has probability zero under {law!r}{where}"
+                )
 
 
 def aligned(law: "PermutationLaw", order: Tensor) -> tuple["PermutationLaw", Tensor, torch.Size]:

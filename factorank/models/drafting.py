@@ -14,7 +14,7 @@ from factorank.errors import ModelError
 from factorank.models.conditions import Conditions, conditions_for
 from factorank.models.network import evaluating
 from factorank.models.unmasking import first_logits
-from factorank.permutations import whole_number
+from factorank.permutations import cannot_check, whole_number
 from factorank.sampling.speculative import DraftReport, speculate
 
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ def checked_draft(
 ) -> Draft:
     """The draft that was asked for; ``given`` is what :func:`conditions_for` takes after the model."""
     model, free = law.model, law.conditions.free(law.model).sum(-1)
+    # Without a context the rows of ``vmap`` are not seen here, but where values are drawn.
+    if cannot_check(free) and not torch.compiler.is_compiling():
+        raise ModelError(
+            "how many passes a {parameter} takes depends on what is drawn, which vmap cannot follow: draw"
+            " from a law with a batch instead",
+            parameter="draft",
+        )
     one_by_one = law.unmask == "left-to-right" and law.unmasking.order is None and not law.unmasking.remask
     if not model.causal and not (one_by_one and bool((free <= (law.nfe or 0)).all())):
         raise ModelError(
@@ -62,6 +69,7 @@ def checked_draft(
         return Draft(ahead)
     if not isinstance(draft, type(model)) or draft.causal:
         shown = repr(draft) if isinstance(draft, str) else f"a {type(draft).__name__}"
+        shown = "an autoregressive one" if isinstance(draft, type(model)) else shown
         raise ModelError(
             f"{{parameter}} is 'self' or a masked PermutationModel, not {shown}", parameter="draft"
         )

@@ -15,7 +15,7 @@ from factorank.distributions.conditioning.rules import Effort, conditioning_rule
 from factorank.distributions.parameters import permutation
 from factorank.errors import FactorankError, ModelError
 from factorank.models import orders
-from factorank.models.chunks import Sampler, aligned, batch_of, chunks, score
+from factorank.models.chunks import Sampler, aligned, batch_of, check_possible, chunks, score
 from factorank.models.conditions import Conditions, first_fixed
 from factorank.models.drafting import Draft
 from factorank.models.network import evaluating
@@ -270,6 +270,7 @@ class PermutationLaw(PermutationDistribution):
         conditions = first_fixed(self.model, self.conditions, observed)
         if conditions is None:
             return None
+        check_possible(self, observed, conditions.fixed)
         law = self.expand(self.batch_shape)
         law.conditions = conditions
         return law
@@ -313,6 +314,7 @@ class PermutationLaw(PermutationDistribution):
 def _by_closed_form(law: PermutationLaw, observed: Tensor, effort: Effort) -> PermutationDistribution | None:
     if law.conditions.present is not None:
         raise ModelError(
-            "a law of lists shorter than n is not conditioned; model.distribution(context, observed=…) is"
+            "a law of lists shorter than n (inside vmap: unless model.padded = False) is not conditioned;"
+            " model.distribution(context, observed=…) is"
         )
     return law._conditioned(observed, effort)

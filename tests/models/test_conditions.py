@@ -1,6 +1,7 @@
 """Laws given some code values (``fixed``) or the order of some items (``observed``)."""
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -222,3 +223,33 @@ def test_observed_refusals():
     for code in ("lehmer", "left-lehmer", "fisher-yates", "inline"):
         with pytest.raises(ModelError, match=f"needs an insertion model.*{code}"):
             small_model(4, code).distribution(observed=torch.tensor([0]))
+
+
+@pytest.mark.parametrize("objective", ["masked", "autoregressive"])
+def test_an_observation_that_top_p_leaves_out_is_refused(objective):
+    """The first items of the reference are conditioned on by their values alone, which may be impossible."""
+    model = small_model(4, "insertion", objective, context=fr.ItemContext(9, 16), seed=5)
+    items = torch.tensor([[5, 2, 8, 0], [1, 2, 3, 4], [4, 6, 0, 7]])
+    law = model.distribution(items, unmask="left-to-right", top_p=0.3)
+    orders = all_orders(4)
+    probs = law.log_prob(orders[:, None]).exp().detach()
+    refused = 0
+    for first in ([0, 1], [1, 0], [2, 0, 1], [1, 2, 0]):
+        agrees = (relative_order(orders, sorted(first)) == torch.tensor(first)).all(-1)
+        possible = probs[agrees].sum(0) > 0
+        if bool(possible.all()):
+            assert law.condition(first).log_prob(orders[:, None]).exp().sum(0).tolist() == pytest.approx(
+                [1] * 3
+            )
+            continue
+        refused += 1
+        row = int(possible.int().argmin())
+        with pytest.raises(
+            fr.FactorankError, match=rf"{re.escape(str(first))} has probability zero .* row \[{row}\]"
+        ):
+            law.condition(first)
+        for each, fine in zip(law, possible.tolist(), strict=True):
+            if fine:
+                values = each.condition(first).log_prob(orders[agrees]).exp()
+                assert values.sum().item() == pytest.approx(1)
+    assert refused

@@ -213,3 +213,18 @@ def test_export_with_a_padded_context(objective, options):
     for given, order in ((context, orders), (whole, fr.random_permutations(3, (3,)))):
         assert torch.equal(modes(given), asked(given))
         torch.testing.assert_close(scores(given, order), asked(given, order))
+
+
+def test_what_vmap_cannot_follow_is_refused_in_our_words():
+    model, orders, context, _ = setting("masked", "items")
+    with pytest.raises(fr.ModelError, match="draft takes depends on what is drawn, which vmap cannot follow"):
+        vmap(lambda each: model.distribution(each, unmask="left-to-right", draft="self").mode)(context)
+
+    def conditioned(each):
+        return model.distribution(each, nfe=2, unmask="left-to-right").condition([3, 0]).log_prob(orders)
+
+    with pytest.raises(fr.ModelError, match=r"shorter than n \(inside vmap: unless model.padded = False\)"):
+        vmap(conditioned)(context)
+    expected = torch.stack([conditioned(each) for each in context])
+    model.padded = False
+    torch.testing.assert_close(vmap(conditioned)(context), expected)

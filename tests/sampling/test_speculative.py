@@ -206,6 +206,8 @@ def test_refusals():
     for draft in ("mine", causal, 3):
         with pytest.raises(ModelError, match="'self' or a masked PermutationModel"):
             causal.distribution(draft=draft)
+    with pytest.raises(ModelError, match="not an autoregressive one"):
+        causal.distribution(draft=causal)
     for other in (small_model(4, "insertion"), small_model(5, "lehmer")):
         with pytest.raises(ModelError, match="the same code, target, n and reference"):
             causal.distribution(draft=other)

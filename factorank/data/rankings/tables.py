@@ -83,8 +83,8 @@ def read_parquet(path: Path) -> Table:
     data = path.read_bytes()
     if not data:
         fail(str(path), "the file is empty")
-    check_parquet(io.BytesIO(data), path, RankingsError)
     polars = polars_module(path, RankingsError)
+    check_parquet(io.BytesIO(data), path, RankingsError)
     with error_names(path, RankingsError, NOT_PARQUET):
         frame = polars.read_parquet(io.BytesIO(data))
     columns = list(frame.columns)

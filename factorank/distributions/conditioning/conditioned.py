@@ -14,7 +14,7 @@ from factorank.distributions.conditioning.rules import ImpossibleObservation, co
 from factorank.distributions.drawing import draw_index
 from factorank.distributions.uniform import Uniform
 from factorank.errors import DistributionError
-from factorank.permutations import inverse
+from factorank.permutations import cannot_check, inverse
 
 
 class Conditioned(PermutationDistribution):
@@ -34,7 +34,9 @@ class Conditioned(PermutationDistribution):
         self.law, self.observed = law, observed
         self._log_evidence = None if log_evidence is None else log_evidence.expand(law.batch_shape)
         super().__init__(law.batch_shape, law.n, law._validate_args)
-        if log_evidence is not None and (impossible := ~(self.log_evidence > -math.inf)).any():
+        if log_evidence is None or cannot_check(log_evidence):
+            return
+        if (impossible := ~(self.log_evidence > -math.inf)).any():
             row = [int(i) for i in impossible.nonzero()[0]]
             where = f" in row {row}" if row else ""
             raise ImpossibleObservation(
