@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -118,8 +119,9 @@ def _numbered(
             row = int(np.isin(codes, [i for i, value in enumerate(values) if value in (None, "")]).argmax())
             raise RankingsError(f"{place(row)}: column {names[what]!r} holds no name")
         columns.append((codes, values))
+    _check_kinds(columns, names, place)
     every = {value for _, values in columns for value in values}
-    numeric = all(isinstance(value, int) for value in every)
+    numeric = all(isinstance(value, Integral) for value in every)
     items = tuple(map(str, sorted(every))) if numeric else tuple(sorted({str(value) for value in every}))
     number = {item: at for at, item in enumerate(items)}
     from factorank.kernels.comparisons import pair_up
@@ -130,6 +132,21 @@ def _numbered(
     )
     pair_up(*left, *right, pairs)
     return items, pairs
+
+
+def _check_kinds(columns: list[tuple[np.ndarray, list[Any]]], names: dict[str, str], place: Place) -> None:
+    """Refuse names that are no text and no numbers, and different kinds: 1 and "1" would be one name."""
+    kinds = {"a text": str, "an integer": Integral, "a fraction": float}
+    first = ""
+    for (codes, values), what in zip(columns, ("model_a", "model_b"), strict=True):
+        for number, value in enumerate(values):
+            fits = [each for each, type_ in kinds.items() if isinstance(value, type_)]
+            kind = "" if isinstance(value, bool | np.bool_) or not fits else fits[0]
+            if not kind or kind != (first or kind):
+                where = f"{place(int((codes == number).argmax()))}: column {names[what]!r}"
+                allowed = f", and {first} before" if first else "; names are texts or numbers"
+                raise RankingsError(f"{where} holds {value!r}, {kind or type(value).__name__}{allowed}")
+            first = kind
 
 
 def _outcomes(column: Any, name: str, items: tuple[str, ...], pairs: np.ndarray, place: Place) -> np.ndarray:

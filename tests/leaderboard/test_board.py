@@ -144,6 +144,16 @@ GOOD = {"model_a": ["x", "y"], "model_b": ["y", "x"], "winner": ["model_a", "tie
         ({"winner": ["model_a", "z"], "model_b": ["y", "x"]}, "row 1: column 'winner' holds 'z'"),
         ({"model_b": ["y", "y"]}, "row 1: 'y' is compared with itself"),
         ({"model_a": ["x", None]}, "row 1: column 'model_a' holds no name"),
+        (
+            {"model_a": [1, 2], "model_b": ["1", "3"]},
+            "row 0: column 'model_b' holds '1', a text, and an integer",
+        ),
+        (
+            {"model_a": [1.0, 2.0], "model_b": [2, 1]},
+            "row 0: column 'model_b' holds 2, an integer, and a fract",
+        ),
+        ({"model_a": ["x", b"y"]}, "row 1: column 'model_a' holds b'y', bytes, and a text before"),
+        ({"model_a": [True, False]}, "row 0: column 'model_a' holds True, bool; names are texts or numbers"),
         ({"count": [1, float("nan")]}, "row 1: column 'count' holds nan"),
         ({"count": [1, -2]}, "row 1: column 'count' holds -2"),
         ({"count": [0, 0]}, "no count above 0"),
