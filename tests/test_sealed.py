@@ -138,3 +138,10 @@ def test_infinite_numbers_are_facts_too(tmp_path):
     write_sealed(tmp_path, "head.json", {"loss": float("inf")}, {"a": b"a"})
     assert is_sealed(tmp_path, "head.json", loss=float("inf"))
     assert not is_sealed(tmp_path, "head.json", loss=1.0)
+    assert read(tmp_path) == ({"loss": float("inf")}, {"a": b"a"})
+
+
+def test_a_folder_without_a_head_is_not_sealed(tmp_path):
+    assert not is_sealed(tmp_path, "head.json")
+    (tmp_path / "head.json").write_text("{")
+    assert not is_sealed(tmp_path, "head.json")

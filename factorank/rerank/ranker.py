@@ -174,7 +174,7 @@ class Ranker:
                 prefers. Pinned and forbidden are one for all lists, or a list with one for each.
             groups: a mapping from items to labels: of the first k at most ``most`` have the same label.
             generator: decides the references and ties, together with the items; without one every call uses
-                the same seed.
+                the seed 0.
             k, by, nfe, references, samples, level: see :class:`factorank.rerank.Query`.
 
         The answer has observed items in the observed order, exactly. It does not depend on the order of

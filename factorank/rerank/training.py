@@ -57,7 +57,7 @@ def new_model(setting: Setting, ratings: Ratings) -> tuple[PermutationModel, Ite
     torch.manual_seed(setting.seed)
     options: dict[str, Any] = {"item_dropout": setting.item_dropout, "std": setting.embedding_std}
     options |= {"ranks": setting.sorts_observed, "ratings": setting.reads_ratings}
-    options |= {"layout": setting.layout, "places": 0 if setting.layout == "aligned" else setting.n}
+    options |= {"layout": setting.layout, "places": setting.n}
     if "taste" in kinds:
         options["taste"] = (min(setting.rank, ratings.item_count), LEVELS)
     context = FeatureContext(ratings.item_count, setting.width, len(features.names), **options)

@@ -146,7 +146,8 @@ def generate(data: Callable[..., Any], size: int, generator: torch.Generator, n:
     """A batch of the function ``data``, checked to have ``size`` rows."""
     order, context = as_pair(data(size, generator))
     if tuple(order.shape) != (size, n or order.shape[-1]):
-        asked = f"data(batch_size, generator) was asked for {size} orders of {n} items"
+        items = "" if n is None else f" of {n} items"
+        asked = f"data(batch_size, generator) was asked for {size} orders{items}"
         raise TrainingError(f"{asked} and made a tensor {tuple(order.shape)}")
     return order, context
 

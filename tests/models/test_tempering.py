@@ -40,6 +40,8 @@ def test_rounding_does_not_decide_ties(generator):
     """Equal probabilities that sum to top_p exactly: the smaller values are kept, whatever the noise."""
     noisy = 1e-6 * torch.randn(200, 4, generator=generator)
     assert (tempered(noisy, top_p=0.5).isfinite() == torch.tensor([True, True, False, False])).all()
+    many = tempered(torch.zeros(3, 40), top_p=0.5).isfinite()
+    assert torch.equal(many, (torch.arange(40) < 20).expand(3, 40))
 
 
 @torch.no_grad()

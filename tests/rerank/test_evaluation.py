@@ -82,8 +82,15 @@ def test_leads_are_paired_over_users_and_the_seeds_that_both_have():
     assert row["lead_se"] == pytest.approx(sem(each), abs=1e-6)
 
 
+def test_usual_lengths_are_10_20_and_50_as_far_as_users_have_ratings():
+    for longest, sizes in ((60, [10, 20, 50]), (49, [10, 20]), (20, [10, 20]), (10, [10])):
+        assert Evaluation().sizes(ratings(2, items=longest, least=longest)) == sizes
+
+
 def test_ranges_of_r():
     assert default_rs(10) == list(range(9))
+    assert default_rs(3) == [0, 1]
+    assert default_rs(2) == default_rs(1) == [0]
     for n in (20, 50, 100):
         assert default_rs(n)[0] == 0
         assert default_rs(n)[-1] == n - 2
@@ -200,11 +207,16 @@ def test_what_an_answer_and_an_evaluation_state_by_default():
     assert Evaluation().calibrate
 
 
-def test_the_number_of_draws_is_stated_where_there_are_some(masked, data):
-    for query, samples in ((Query(references=2), None), (Query(references=2, nfe=1), None)):
-        rows = evaluate(masked, data, Evaluation(ns=(6,), rs=(2,), ks=(5,), lists=10, query=query)).rows
+def test_the_number_of_draws_is_stated_where_there_are_some(masked, causal, data):
+    once, drawn = Query(references=2, nfe=1, samples=4), Query(references=2, samples=4)
+    for chosen, query, stated in (
+        (masked, Query(references=2), (None, 1)),
+        (masked, once, (None, 1)),
+        (causal, drawn, (4, 6)),
+    ):
+        rows = evaluate(chosen, data, Evaluation(ns=(6,), rs=(2,), ks=(5,), lists=10, query=query)).rows
         ours = [row for row in rows if row["method"] == "factorank"]
-        assert {(row["samples"], row["nfe"]) for row in ours} == {(samples, 1)}
+        assert {(row["samples"], row["nfe"]) for row in ours} == {stated}
 
 
 def test_the_first_k_are_fewer_than_all(data):

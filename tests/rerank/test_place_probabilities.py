@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from factorank.models import PermutationLaw
 from factorank.rerank import Lists, Query
 from factorank.rerank.lists import list_reference
 from factorank.rerank.place_probabilities import AT_ONCE, list_law, place_probabilities
@@ -60,6 +61,21 @@ def test_parts_hold_as_many_lists_as_their_references_allow(masked, monkeypatch)
     lists, generator = some_lists(6, 8, [4], rows=9), torch.Generator().manual_seed(0)
     parts = place_probabilities(masked.model, lists, Query(references=3), generator=generator)
     assert [rows for rows, _ in parts] == [slice(0, 4), slice(4, 8), slice(8, 9)]
+
+
+def test_draws_are_shared_out_over_the_references(causal, monkeypatch):
+    drawn, marginals = [], PermutationLaw.marginals
+
+    def counting(law, samples, generator):
+        drawn.append((law.batch_shape[0], samples))
+        return marginals(law, samples=samples, generator=generator)
+
+    monkeypatch.setattr(PermutationLaw, "marginals", counting)
+    lists, generator = some_lists(6, 8, [4, 1]), torch.Generator().manual_seed(0)
+    for references, samples in ((1, 5), (2, 3), (5, 1)):
+        query = Query(samples=5, references=references)
+        list(place_probabilities(causal.model, lists, query, generator=generator))
+        assert drawn.pop() == (3 * references, samples)
 
 
 def test_mean_places_are_exact_under_autocast(generator):

@@ -259,6 +259,7 @@ def test_a_user_with_fewer_ratings_than_n_is_a_shorter_list():
 
 def test_gains_and_intervals():
     table = gain_table(torch.tensor([8.0, 4.0, 2.0, 0.0]))
+    assert table.shape == (5, 4)  # a row for each length from 0 to n
     assert table[4].tolist() == [8, 4, 2, 0]
     assert table[0].tolist() == [0, 0, 0, 0]
     assert table[2].tolist() == [6, 1, 0, 0]

@@ -15,8 +15,8 @@ from factorank.errors import RankerWarning
 from factorank.rerank import item_features
 from factorank.rerank.catalogue import Catalogue
 from factorank.rerank.keys import item_keys
-from factorank.rerank.observations import as_list
-from factorank.rerank.request import lists_of_arrays
+from factorank.rerank.observations import as_list, unknown_item
+from factorank.rerank.request import lists_of_arrays, read_request
 from tests.rerank.small import SMALL, ranker, ratings
 
 
@@ -82,6 +82,21 @@ def test_keys_belong_to_items(identities, seed):
     assert ((keys >= 0) & (keys < 1)).all()
     for identity, key in zip(identities, keys.tolist(), strict=True):
         assert float(item_keys(torch.tensor(identity), torch.tensor(seed))) == key
+
+
+def split_mix(number):
+    """The first number of the generator SplitMix64 with this seed, by its definition on whole numbers."""
+    number = (number + 0x9E3779B97F4A7C15) % 2**64
+    number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    number = (number ^ (number >> 27)) * 0x94D049BB133111EB % 2**64
+    return number ^ (number >> 31)
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(0, 2**62))
+def test_keys_are_those_of_split_mix(identity, seed):
+    assert split_mix(0) == 0xE220A8397B1DCDAF  # as its authors give it
+    expected = (split_mix(split_mix(seed) + identity) >> 11) / 2**53
+    assert float(item_keys(torch.tensor(identity), torch.tensor(seed))) == expected
 
 
 def test_keys_are_uniform_and_differ_between_seeds():
@@ -245,6 +260,27 @@ def test_padded_lists_are_read_without_their_pads(masked):
     assert found is not None  # by the quick way, not the loop that explains faults
     assert found.items[:, :4].tolist() == [[3, 0, 7, -1], [1, 2, 10, 4]]
     assert found.observed.tolist() == [[2, -1], [3, 0]]
+    names = [["103", "100", "107"], ["101", "102", "110", "104"]], [["107"], ["104", "101"]]
+    lists, _, _ = read_request(masked.catalogue, 8, 8, *names, {}, 0, "order", None)
+    assert torch.equal(lists.items, found.items)  # by names the same
+    assert torch.equal(lists.observed, found.observed)
+
+
+def test_without_a_generator_the_seed_is_0(masked):
+    items, generator = list(range(100, 108)), torch.Generator()
+    for ask in (
+        lambda **how: masked.rerank(items, references=1, **how),
+        lambda **how: masked.recommend(k=4, references=1, **how),
+    ):
+        same, other = (ask(generator=generator.manual_seed(seed)) for seed in (0, 1))
+        assert torch.equal(ask().place, same.place)
+        assert not torch.equal(ask().place, other.place)
+
+
+def test_an_unknown_item_is_refused_with_the_first_four_features(masked):
+    names = ["price", "length", "year", "weight", "colour"]
+    said = unknown_item(5, "the list", Catalogue([1], features=names))
+    assert said.endswith("new={5: …} (price, length, year, weight, …)")
 
 
 def test_the_largest_entry_of_each_factor_is_positive():

@@ -127,6 +127,8 @@ def test_entropy_bound_takes_at_least_one_position():
     assert inside.tolist() == [[True, False, False], [True, False, False]]
     assert positions[1, 0] == 1
     torch.testing.assert_close(entropies(logits[0, 0]), torch.tensor(math.log(4)).double())
+    positions, _ = within_entropy(torch.zeros(40, 4), torch.ones(40, dtype=torch.bool), 0.0, "confident")
+    assert positions.tolist() == list(range(40))  # ties by position
 
 
 def test_entropy_bound_refusals():

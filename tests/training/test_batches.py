@@ -1,11 +1,13 @@
 """The batches of each step: epochs, shares of processes, and every kind of data."""
 
+import pytest
 import torch
 from torch.utils.data import Dataset, TensorDataset
 
+from factorank.errors import TrainingError
 from factorank.permutations import random_permutations
 from factorank.training import train
-from factorank.training.batches import Deal, Shape
+from factorank.training.batches import Deal, Shape, generate
 from tests.training.stand_in import ORDERS, QUICK, make, same_weights
 
 
@@ -77,3 +79,17 @@ def test_a_function_makes_batches():
         train(model, data, **QUICK)
     assert same_weights(*models)
     assert asked[1:13] == [20] * 12
+
+
+def test_a_function_of_a_model_without_n_makes_orders_of_any_length(generator):
+    def data(batch_size, generator):
+        return random_permutations(5, (batch_size,), generator=generator)
+
+    for n in (None, 5):
+        assert generate(data, 3, generator, n)[0].shape == (3, 5)
+    for wrong, n, said in (
+        (lambda size, generator: data(size + 1, generator), None, "3 orders and made"),
+        (data, 4, "3 orders of 4 items and made"),
+    ):
+        with pytest.raises(TrainingError, match=f"was asked for {said} a tensor"):
+            generate(wrong, 3, generator, n)

@@ -1,13 +1,15 @@
 """The data of a run: held-out shares, padded lists, and what is refused."""
 
 import json
+import random
 
 import pytest
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import Dataset, IterableDataset
 
 from factorank.errors import FactorankError
 from factorank.training import train
+from factorank.training.data import _checksum
 from tests.training.stand_in import ORDERS, QUICK, make
 
 
@@ -17,6 +19,53 @@ def test_a_share_is_held_out(tmp_path):
     assert record["format"] == 1
     assert record["data"]["rows"] == 45
     assert record["held_out"]["rows"] == 15
+
+
+@pytest.mark.parametrize(("rows", "share", "kept"), [(20, 0.05, 1), (20, 0.95, 19)])
+def test_one_row_at_least_is_held_out_and_one_trained_on(rows, share, kept, tmp_path):
+    train(make(), ORDERS[:rows], held_out=share, out=tmp_path, steps=1, batch_size=1, device="cpu")
+    record = json.loads((tmp_path / "training.json").read_text())
+    assert (record["data"]["rows"], record["held_out"]["rows"]) == (rows - kept, kept)
+    for nothing in (0.02, 0.98, 0.0, 1.0):
+        with pytest.raises(FactorankError, match="of 20 rows leaves none to train on or none to hold out"):
+            train(make(), ORDERS[:rows], held_out=nothing, steps=1, batch_size=1, device="cpu")
+
+
+class Augmented(Dataset):
+    """Items that are others each time they are read."""
+
+    chance = random.Random(0)
+
+    def __len__(self):
+        return len(ORDERS)
+
+    def __getitem__(self, index):
+        return torch.tensor(self.chance.sample(range(5), 5))
+
+
+def test_a_run_on_items_that_change_can_be_resumed(tmp_path):
+    options = {"batch_size": 20, "schedule": "constant", "warmup": 1, "device": "cpu", "out": tmp_path}
+    for steps in (2, 3):
+        assert train(make(), Augmented(), steps=steps, **options).steps == steps
+    assert json.loads((tmp_path / "training.json").read_text())["data"]["checksum"] is None
+
+
+@pytest.mark.parametrize("values", [[[3, -1, 2**62]], [[0.5, -2.0], [float("inf"), 0.0]]])
+def test_the_checksum_is_what_runs_were_begun_with(values):
+    """Another one would refuse to go on with every run there is."""
+
+    def signed(number):
+        return (number + 2**63) % 2**64 - 2**63
+
+    tensor = torch.tensor(values)
+    bits = tensor.view(torch.int32) if tensor.is_floating_point() else tensor
+    total = 0
+    for place, number in enumerate(bits.flatten().tolist()):
+        mixed = signed(number + place * 0x9E3779B97F4A7C1)
+        mixed = signed((mixed ^ mixed >> 30) * 0x3F58476D1CE4E5B9)
+        mixed = signed((mixed ^ mixed >> 27) * 0x14D049BB133111EB)
+        total += mixed ^ mixed >> 31
+    assert _checksum(tensor) == signed(total)
 
 
 def test_padded_lists_are_accepted_where_the_model_accepts_them():

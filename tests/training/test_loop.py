@@ -50,6 +50,18 @@ def test_max_seconds_stops_with_a_checkpoint(tmp_path):
     assert "goes on" in str(result)
 
 
+@pytest.mark.usefixtures("clock")
+def test_seconds_are_those_of_all_calls(tmp_path):
+    options = {"batch_size": 20, "schedule": "constant", "warmup": 1, "device": "cpu", "out": tmp_path}
+    first = train(make(), ORDERS, steps=2, **options)
+    assert 0 < first.seconds < 0.5
+    second = train(make(), ORDERS, steps=4, **options)
+    assert first.seconds < second.seconds < 1
+    told = [line["seconds"] for line in lines(second)]
+    assert told == sorted(told)
+    assert 0 < told[0] < first.seconds < told[-1] < second.seconds
+
+
 def test_patience_keeps_the_best_weights(tmp_path):
     """Two random halves share nothing: learning one by heart makes the other less likely."""
     options = {"held_out": ORDERS[30:], "held_out_every": 5, "patience": 3, "steps": 3000, "lr": 1e-2}

@@ -432,3 +432,28 @@ def test_tensorboard_drops_what_comes_after_the_step_that_is_resumed(tmp_path, m
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", fake)
     folder._tensorboard(tmp_path, 7)
     assert made == [((str(tmp_path / "tensorboard"),), {"purge_step": 8})]
+
+
+@pytest.mark.parametrize("name", ["checkpoints/.DS_Store", ".exporting-notes"])
+def test_files_of_others_are_left_alone(tmp_path, name):
+    """Only folders of these names are what a killed run left behind."""
+    for steps in (2, 4):
+        train(make(), ORDERS, steps=steps, out=tmp_path, **OPTIONS | {"schedule": "constant", "warmup": 1})
+        (tmp_path / name).write_text("mine")
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_settings_of_up_to_60_characters_are_named_whole(tmp_path):
+    def noted(text):
+        model = make()
+        model.config = lambda: {"note": text}
+        return model
+
+    short, long = ["a" * 58, "b" * 58], ["a" * 59, "b" * 59]  # quotes are two more
+    for name, (there, here), told in (
+        ("short", short, [f'"{text}"' for text in short]),
+        ("long", long, [f'"{text[:56]}…' for text in long]),
+    ):
+        train(noted(there), ORDERS, steps=1, out=tmp_path / name, **OPTIONS)
+        with pytest.raises(TrainingError, match=f"config.note is {told[0]} there and {told[1]} here"):
+            train(noted(here), ORDERS, steps=1, out=tmp_path / name, **OPTIONS)

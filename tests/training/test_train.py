@@ -1,11 +1,13 @@
 """What ``train`` does in one process: it learns, and leaves the model ready."""
 
 import math
+from importlib import import_module
 
 import pytest
 import torch
 
 from factorank.errors import TrainingError
+from factorank.models import PermutationModel
 from factorank.training import train
 from tests.training.stand_in import ORDERS, QUICK, lines, make, same_weights
 
@@ -42,3 +44,20 @@ def test_same_seed_same_weights_and_global_generator_untouched():
 def test_what_has_no_loss_is_refused():
     with pytest.raises(TrainingError, match="a Linear cannot be trained"):
         train(torch.nn.Linear(2, 2), ORDERS, **QUICK)
+
+
+def test_masks_are_of_the_whole_step_where_the_model_draws_them_and_batches_are_of_one_size(monkeypatch):
+    """Batches of a loader differ in size, and a model without ``noise`` draws for its own rows."""
+    training = import_module("factorank.training.train")
+    asked, streams = [], training.random_streams
+
+    def watched(*arguments, whole_step):
+        asked.append(whole_step)
+        return streams(*arguments, whole_step=whole_step)
+
+    monkeypatch.setattr(training, "random_streams", watched)
+    ours = PermutationModel(n=5, code="lehmer", objective="masked", width=8, depth=1, heads=1)
+    for model, data, size in ((ours, ORDERS, 20), (ours, [ORDERS], None), (make(), ORDERS, 20)):
+        train(model, data, steps=1, batch_size=size, device="cpu")
+    train(make(), [ORDERS], steps=1, device="cpu")
+    assert asked == [True, False, False, False]
