@@ -149,5 +149,5 @@ def unknown_item(name: Item, where: str, catalogue: Catalogue) -> str:
         message += f" (did you mean {' or '.join(map(repr, near))}?)"
     if not catalogue.features:
         return f"{message}, and it has learnt no features to judge new items by"
-    features = ", ".join(catalogue.features[:4])
-    return f"{message}; Ranker.rerank takes features of new items as new={{{name!r}: …}} ({features}, …)"
+    features = ", ".join([*catalogue.features[:4], *["…"][: len(catalogue.features[4:])]])
+    return f"{message}; Ranker.rerank takes features of new items as new={{{name!r}: …}} ({features})"

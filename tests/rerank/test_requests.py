@@ -281,6 +281,8 @@ def test_an_unknown_item_is_refused_with_the_first_four_features(masked):
     names = ["price", "length", "year", "weight", "colour"]
     said = unknown_item(5, "the list", Catalogue([1], features=names))
     assert said.endswith("new={5: …} (price, length, year, weight, …)")
+    said = unknown_item(5, "the list", Catalogue([1], features=names[:4]))
+    assert said.endswith("new={5: …} (price, length, year, weight)")
 
 
 def test_the_largest_entry_of_each_factor_is_positive():
