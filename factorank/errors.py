@@ -1,6 +1,8 @@
 """Errors of the library. All are ``ValueError``s, and all say what was given, where, and what is allowed."""
 
 import re
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
@@ -103,6 +105,17 @@ class TrainingError(FactorankError):
 
 class ModelError(FactorankError):
     """A model cannot be built or loaded, or has no such law."""
+
+
+_WITHIN = ("factorank", "torch")
+
+
+def warn(message: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn, and name the line that called the library: the nearest one neither of it nor of torch."""
+    level, frame = 2, sys._getframe(1).f_back
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _WITHIN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, kind, level + 1)
 
 
 @contextmanager

@@ -61,8 +61,8 @@ def distinct(sequences: Tensor) -> dict[str, int]:
     """
     unique = torch.unique(sequences, dim=0)
     valid = unique[is_permutation(unique)]
-    cyclic = is_cyclic(valid, check=False) if len(valid) else torch.zeros(0)
-    return {"unique": len(unique), "unique_valid": len(valid), "unique_cyclic": int(cyclic.sum())}
+    cyclic = int(is_cyclic(valid, check=False).sum())
+    return {"unique": len(unique), "unique_valid": len(valid), "unique_cyclic": cyclic}
 
 
 def expected_distinct(samples: int, size: int) -> float:

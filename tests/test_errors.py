@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
+import torch
 import tyro
 
+import factorank as fr
 from factorank.commands._options import in_options, option_name
 from factorank.errors import FactorankError, RankingsError, TrainingError
 
@@ -70,3 +72,23 @@ def test_errors_come_back_from_other_processes(error):
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def run(call):
+    """A program that has no name."""
+    exec("call()", {"call": call})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fr.PlackettLuce.fit(torch.tensor([[0, 1]])),
+        lambda: fr.PermutationModel(
+            3, "insertion", width=8, depth=1, heads=1, context=fr.ItemContext(3, 8), target="rank"
+        ).loss(torch.arange(3), torch.arange(3)),
+    ],
+)
+def test_a_warning_names_the_line_of_the_caller(call):
+    with pytest.warns(UserWarning, match="no maximum|goes to position") as caught:
+        run(call)
+    assert {warning.filename for warning in caught} == {__file__}

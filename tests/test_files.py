@@ -23,6 +23,15 @@ def test_a_folder_takes_the_place_of_the_old_one_only_when_it_is_whole(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["law"]
 
 
+def test_a_folder_is_replaced_where_folders_cannot_change_places(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.platform", "unknown")
+    for name in ("a", "b"):
+        with folder_made_whole(tmp_path / "law") as folder:
+            (folder / name).write_text("")
+        assert [file.name for file in (tmp_path / "law").iterdir()] == [name]
+    assert [file.name for file in tmp_path.iterdir()] == ["law"]
+
+
 def fill_and_fail(path):
     with folder_made_whole(path) as folder:
         (folder / "b").write_text("2")

@@ -76,6 +76,22 @@ def test_the_order_of_tied_items_does_not_matter():
     torch.testing.assert_close(one, wanted)
 
 
+def test_ties_of_every_place():
+    """Each way to tie six places: what is tied is chosen from all that is not before the first of them."""
+    scores, order = torch.randn(6, generator=torch.Generator().manual_seed(2)).double(), torch.randperm(6)
+    ways = list(itertools.product([False, True], repeat=5))
+    ties = torch.tensor([[*way, False] for way in ways])
+    wanted = []
+    for way in ways:
+        firsts = [0]
+        for place, tied in enumerate(way, start=1):
+            firsts.append(firsts[-1] if tied else place)
+        left = torch.stack([torch.logsumexp(scores[order[first:]], 0) for first in firsts])
+        wanted.append((left - scores[order]).sum())
+    loss = fr.losses.plackett_luce(scores, order.expand(32, 6), ties=ties)
+    torch.testing.assert_close(loss, torch.stack(wanted))
+
+
 def test_compiled_and_refused():
     scores, order = torch.randn(3, 5), torch.tensor([[4, 1, 0, 2, 3], [1, 2, -1, -1, -1], [0, 1, 2, 3, 4]])
     compiled = torch.compile(fr.losses.plackett_luce, fullgraph=True, backend="aot_eager")

@@ -88,6 +88,7 @@ def test_counts_of_sequences_equal_brute_force(generator):
 def test_counts_where_nothing_is_valid():
     bad = torch.zeros((3, 4), dtype=torch.int64)
     assert metrics.distinct(bad) == {"unique": 1, "unique_valid": 0, "unique_cyclic": 0}
+    assert metrics.distinct(bad[:0]) == {"unique": 0, "unique_valid": 0, "unique_cyclic": 0}
     assert metrics.cyclic_share(bad) == 0
     assert metrics.cyclic_share(bad[:0]) == 0
     assert metrics.share_among(bad[:0], bad) == 0

@@ -29,6 +29,9 @@ def test_inverse_and_compose() -> None:
         fr.compose(torch.arange(3), torch.arange(4))
     with pytest.raises(fr.PermutationError, match="row 1 holds 2 twice"):
         fr.inverse(torch.tensor([[0, 1, 2], [2, 2, 0]]))
+    for wrong in ((torch.tensor([0, 0]), torch.tensor([0, 1])), (torch.tensor([0, 1]), torch.tensor([1, 1]))):
+        with pytest.raises(fr.PermutationError, match="compose takes"):
+            fr.compose(*wrong)
 
 
 def test_is_permutation() -> None:

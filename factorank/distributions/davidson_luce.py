@@ -1,7 +1,6 @@
 """Davidson and Luce's law of rankings with ties: sets of tied items are chosen one after the other."""
 
 import itertools
-import warnings as python_warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from factorank.distributions.fitting.tied_choices import (
     tied_log_prob,
 )
 from factorank.distributions.parameters import as_reals, check_parameter, finite_vector
-from factorank.errors import DistributionError
+from factorank.errors import DistributionError, warn
 from factorank.permutations import check_integer, signed
 
 WIDEST = 600.0
@@ -180,7 +179,7 @@ def fit_davidson_luce(
     )
     doubts = () if end.converged else (end.doubt,)
     for text in doubts:
-        python_warnings.warn(text, FitWarning, stacklevel=3)
+        warn(text, FitWarning)
     report = FitReport(
         "Davidson-Luce",
         rankings=float(ballots.weights.sum()),

@@ -1,6 +1,5 @@
 """Leaderboard: scores from battles, and what they say for certain about ranks."""
 
-import warnings
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from factorank.distributions.comparisons.battles import collect
 from factorank.distributions.comparisons.fitting import Fitted, fit_battles
 from factorank.distributions.fitting.errors import FitError, FitWarning
 from factorank.distributions.thurstone import Thurstone
+from factorank.errors import warn
 from factorank.leaderboard.battles import battle_table
 from factorank.leaderboard.ranks import (
     RankSets,
@@ -266,7 +266,7 @@ def _fitted(battles: Any, law: type[ComparisonLaw], prior: float | None, items: 
     except FitError as error:
         if error.parameter != "penalty":
             raise
-        warnings.warn(f"{error}; a weak prior is used (prior={WEAK_PRIOR})", FitWarning, stacklevel=3)
+        warn(f"{error}; a weak prior is used (prior={WEAK_PRIOR})", FitWarning)
         return fit_battles(battles, law.link, prior=Prior(WEAK_PRIOR), names=items)
 
 

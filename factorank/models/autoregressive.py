@@ -85,7 +85,7 @@ class AutoregressiveLaw(PermutationLaw):
             start = conditions.start(model)
             row = torch.arange(conditions.rows, device=start.device)
             score = torch.zeros((1, conditions.rows), device=start.device)
-            code = start.expand(1, *start.shape)
+            code = start[None]
             value = torch.full((1, conditions.rows), model.network.mask_value, device=start.device)
             sizes, different = model.code.sizes(model.n).tolist(), 1
             for position in range(model.n):

@@ -18,7 +18,6 @@ import dataclasses
 import importlib
 import inspect
 import json
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import register_dataclass, tree_leaves
 
-from factorank.errors import ModelError
+from factorank.errors import ModelError, warn
 from factorank.permutations import cannot_check
 from factorank.reading import expect
 
@@ -224,13 +223,13 @@ def may_be_items(encoder: nn.Module | None) -> bool:
     return bool(getattr(encoder, "aligned", False)) and (own or bool(getattr(encoder, "exchangeable", False)))
 
 
-def warn_of_mismatch(model: "PermutationModel", stacklevel: int) -> None:
+def warn_of_mismatch(model: "PermutationModel") -> None:
     """Say once for each model, before it is trained, that tokens may stand at the wrong positions."""
     if model.warned or torch.compiler.is_compiling():
         return
     model.warned = True
     if (advice := mismatch(model)) is not None:
-        warnings.warn(advice, UserWarning, stacklevel=stacklevel + 1)
+        warn(advice)
 
 
 def mismatch(model: "PermutationModel") -> str | None:

@@ -185,7 +185,7 @@ class PermutationModel(SavedModel):
         checked on the CPU when not compiled; elsewhere rows with items outside the range give NaN.
         """
         if self.training:
-            warn_of_mismatch(self, stacklevel=3)
+            warn_of_mismatch(self)
         code, present, fault = orders.encoded(self, order)
         encoded = encode_context(self.context, context, self.n, self.width)
         joint_batch(encoded, code.shape[:-1], wider=False)

@@ -6,7 +6,6 @@ the places that are left. Observed items that are hidden say what a user prefers
 of the others are those among what is shown, exactly (:func:`shown_places`).
 """
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from factorank.errors import FactorankError, RankerWarning
+from factorank.errors import FactorankError, RankerWarning, warn
 from factorank.rerank.catalogue import Catalogue, Item
 from factorank.rerank.lists import Lists
 from factorank.rerank.observations import item_key
@@ -129,7 +128,7 @@ def diverse_order(order: Tensor, lists: Lists, k: int, most: int) -> Tensor:
             "the list has" if len(order) == 1 else f"{len(short)} lists, the first of them {short[0]}, have"
         )
         text = f"{which} too few groups for {most} of each among the first {k}; the best items fill the rest"
-        warnings.warn(text, RankerWarning, stacklevel=4)
+        warn(text, RankerWarning)
     return torch.tensor(result, dtype=order.dtype, device=order.device).view_as(order)
 
 

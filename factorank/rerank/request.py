@@ -1,7 +1,6 @@
 """From a user's names to tensors: items to ids, observations to places in the list."""
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.errors import FactorankError, RankerWarning
+from factorank.errors import FactorankError, RankerWarning, warn
 from factorank.rerank.catalogue import Catalogue, Item
 from factorank.rerank.keys import name_identity
 from factorank.rerank.lists import Lists
@@ -255,22 +254,20 @@ def _warn(catalogue: Catalogue, rows: list[_Row], new: NewItems, told: str) -> N
         listed = {name for row in rows for name in row.names}
         for name in new:
             if catalogue.index(name) is not None:
-                _say(f"new describes {name!r}, which was trained on: what was learnt of it counts")
+                text = f"new describes {name!r}, which was trained on: what was learnt of it counts"
+                warn(text, RankerWarning)
             elif name not in listed:
-                _say(f"new describes {name!r}, which no list asks for")
+                warn(f"new describes {name!r}, which no list asks for", RankerWarning)
     if told == "order":
         for user, row in enumerate(rows):
             if len(row.ratings) == 1 and not math.isnan(row.ratings[0]):
                 where = f"list {user}" if len(rows) > 1 else "the list"
-                return _say(
+                return warn(
                     f"{where} has one rating, of {row.names[row.observed[0]]!r}, which changes nothing: this"
-                    " ranker reads the order of two items or more; one with told='ratings' reads ratings"
+                    " ranker reads the order of two items or more; one with told='ratings' reads ratings",
+                    RankerWarning,
                 )
     return None
-
-
-def _say(message: str) -> None:
-    warnings.warn(message, RankerWarning, stacklevel=5)
 
 
 def _faulty(rows: Tensor) -> bool:

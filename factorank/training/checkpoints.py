@@ -7,7 +7,6 @@ the length and SHA-256 of each of them: a sealed folder, which appears whole or 
 import json
 import os
 import shutil
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from factorank.errors import TrainingError
+from factorank.errors import TrainingError, warn
 from factorank.files import folder_made_whole
 from factorank.reading import expect, parse_json, read_tensors
 from factorank.sealed import read_sealed, write_sealed
@@ -82,7 +81,7 @@ def newest(folder: Path) -> Checkpoint | None:
             continue
         for bad, why in refused:
             text = f"checkpoint {bad} is refused: {why}; going on from checkpoint {step}"
-            warnings.warn(text, UserWarning, stacklevel=2)
+            warn(text)
             _discard(folder / f"{bad}.refused")
             (folder / str(bad)).rename(folder / f"{bad}.refused")
         return checkpoint

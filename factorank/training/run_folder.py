@@ -9,14 +9,13 @@ import json
 import math
 import os
 import shutil
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from factorank.errors import TrainingError
+from factorank.errors import TrainingError, warn
 from factorank.files import alone, write_json
 from factorank.reading import expect, read_object
 from factorank.sealed import move_sealed
@@ -178,5 +177,5 @@ def _tensorboard(folder: Path, step: int) -> Any:
 
         return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)  # type: ignore[no-untyped-call,unused-ignore]
     except Exception as error:  # a broken TensorBoard must not stop a run that does not need it
-        warnings.warn(f"TensorBoard is installed but cannot be used: {error}", UserWarning, stacklevel=2)
+        warn(f"TensorBoard is installed but cannot be used: {error}")
         return None

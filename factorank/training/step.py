@@ -6,13 +6,12 @@ on the host (learning rate, decay of the average, the epoch's order of rows) is 
 before the body runs.
 """
 
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from factorank.errors import TrainingError
+from factorank.errors import TrainingError, warn
 from factorank.kernels import dispatch
 from factorank.kernels.gpu.graphs import StepGraph
 from factorank.training.batches import Shape, take
@@ -134,7 +133,7 @@ class Step:
             if self.settings.capture is True or isinstance(error, torch.OutOfMemoryError):
                 raise
             text = f"the step runs eagerly because it cannot be captured: {error}"
-            warnings.warn(text, UserWarning, stacklevel=2)
+            warn(text)
             self._graph, self.source.static = None, False
             self._drop_gradients()
         else:

@@ -130,7 +130,7 @@ def train(
         raise TrainingError(why, parameter="model")
     settings.check_complete(held_out is not None)
     if isinstance(model, PermutationModel):
-        warn_of_mismatch(model, stacklevel=3)
+        warn_of_mismatch(model)
     checked = TrainingData(data, held_out, getattr(model, "n", None), settings.seed)
     device = checked_device(settings.device)
     with torch.random.fork_rng([device] if device.type == "cuda" else []), ExitStack() as locks:

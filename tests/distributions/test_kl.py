@@ -92,6 +92,8 @@ def test_no_closed_form():
     more = p.estimate("kl_divergence", other=q, samples=4000, generator=torch.Generator().manual_seed(1))
     assert (estimate.value - more.value).abs() < 5 * (estimate.error + more.error)
     assert estimate.value > 5 * estimate.error
+    with pytest.raises(fr.DistributionError, match="or with other= 'kl_divergence', not 'kl_divergence'"):
+        p.estimate("kl_divergence")
     with pytest.raises(fr.DistributionError, match="not 3 and 4"):
         kl_divergence(fr.Uniform(3), fr.Uniform(4))
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import factorank as fr
+from factorank.distributions.drawing import draw_index
 from factorank.distributions.factorized import draw_geometric, geometric_sums
 
 
@@ -222,3 +223,11 @@ def test_a_batch_of_laws_is_iterated_and_one_law_is_not():
     with pytest.raises(fr.DistributionError, match="one iterates over a batch of laws"):
         list(fr.Mallows(torch.arange(3), 0.5))
     assert [law.phi.item() for law in fr.Mallows(torch.arange(3), torch.tensor([0.25, 0.5]))] == [0.25, 0.5]
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.25, 1 - 2**-53])
+def test_what_is_impossible_is_never_drawn(uniform, monkeypatch):
+    """Whatever number of [0, 1) is drawn, its ends and the bounds between the values among them."""
+    monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, uniform, dtype=torch.float64))
+    log_probs = torch.tensor([0.0, 0.0, 0.25, 0.0, 0.5, 0.25, 0.0]).log()
+    assert draw_index(log_probs, None) == {0.0: 2, 0.25: 4}.get(uniform, 5)

@@ -44,3 +44,9 @@ def test_ties_keep_the_order_of_the_items():
 def test_logits_have_grades():
     with pytest.raises(fr.DistributionError, match=r"takes logits \(\*batch, n, grades\), not \(3,\)"):
         fr.RandomGrades(torch.zeros(3))
+
+
+def test_drawn_ties_keep_the_order_of_the_items():
+    law = fr.RandomGrades(torch.zeros(300, 2, dtype=torch.float64))
+    draws = law.sample((20,), generator=torch.Generator().manual_seed(0))
+    assert law.log_prob(draws).isfinite().all()  # an order that steps down twice would be impossible

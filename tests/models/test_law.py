@@ -321,6 +321,23 @@ def test_rows_that_are_drawn_apart_keep_their_conditions(objective, monkeypatch)
     fixed = torch.tensor([[0, -1, -1, -1], [3, -1, -1, -1], [1, -1, -1, -1]])
     monkeypatch.setitem(chunks.CHUNK, "cpu", 1)
     law = model.distribution(fixed=fixed, **({"nfe": 2} if objective == "masked" else {}))
+    parts = [(rows, draws) for _, rows, draws in chunks.chunks(law, 5)]
+    assert parts == [(slice(row, row + 1), slice(draw, draw + 1)) for row in range(3) for draw in range(5)]
     for _ in range(2):
         drawn = law.sample((5,), generator=torch.Generator().manual_seed(0))
         assert torch.equal(model.code.encode(drawn)[..., 0], fixed[:, 0].expand(5, 3))
+
+
+def test_samples_of_one_context_that_agree_are_evaluated_once(monkeypatch):
+    """Three codes of the first value, whatever number of samples; rows of a batch are evaluated together."""
+    model = small_model(3, "lehmer")
+    sizes, hidden = [], model.network.hidden
+    monkeypatch.setattr(
+        model.network, "hidden", lambda code, *rest: sizes.append(len(code)) or hidden(code, *rest)
+    )
+    law = model.distribution(nfe=2, unmask="left-to-right")
+    draws = law.sample((500,), generator=torch.Generator().manual_seed(0))
+    assert sizes[1:] == [len(model.code.encode(draws)[:, 0].unique())]
+    sizes.clear()
+    law.expand((2,)).sample((50,))
+    assert sizes[-1] == 50

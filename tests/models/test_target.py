@@ -138,6 +138,8 @@ def test_a_mismatch_is_said_before_training(generator):
     for code, target in (("lehmer", "rank"), ("lehmer", "order"), ("insertion", None)):
         fr.train(small_model(4, code, context=Pictures(), target=target), (orders, context), **options)
     assert mismatch(small_model(4, "lehmer")) is None
+    model = small_model(4, "lehmer", context=nn.Linear(3, 16)).train()  # which says nothing of its tokens
+    model.loss(orders, torch.randn(32, 4, 3, generator=generator))
     assert "'rank'" not in mismatch(small_model(4, "inline", context=fr.ItemContext(3, 16)))
 
 

@@ -8,7 +8,7 @@ import torch
 
 import factorank as fr
 from factorank.errors import RankerWarning
-from factorank.rerank.constraints import diverse_order, shown_places
+from factorank.rerank.constraints import diverse_order, group_numbers, shown_places
 from factorank.rerank.keys import seeds_of
 from factorank.rerank.lists import Lists, list_reference
 from factorank.rerank.place_probabilities import list_law, place_probabilities
@@ -31,6 +31,20 @@ def test_places_among_the_shown_are_those_of_all_orders():
             for place, item in enumerate([item for item in order if not hidden[row, item]]):
                 expected[row, item, place] += probability
     torch.testing.assert_close(shown_places(values, hidden), expected)
+
+
+def test_probabilities_of_places_are_never_negative():
+    """Not even where the values of a position add up to a little more than one."""
+    values = torch.rand(500, 6, 6, generator=torch.Generator().manual_seed(0)).tril()
+    values = values / values.sum(-1, keepdim=True)
+    assert (values.cumsum(-1) > 1).any()
+    assert (shown_places(values, torch.zeros(500, 6, dtype=torch.bool)) >= 0).all()
+
+
+def test_groups_are_numbered_by_their_labels(masked):
+    names, groups = [[103, "item 1"], [101]], {101: "a", 102: "b", 103: "b"}
+    assert group_numbers(masked.catalogue, names, groups, 3).tolist() == [[1, 0, -1], [0, -1, -1]]
+    assert group_numbers(masked.catalogue, [[104, 102]], groups, 2).tolist() == [[-1, 1]]
 
 
 @pytest.mark.parametrize(("pins", "hides"), [({4: 1}, ()), ({4: 2, 1: 0}, ()), ({}, (0,)), ({5: 3}, (2,))])

@@ -1,5 +1,6 @@
 """Evaluation: the same lists for all methods, NDCG by r, bits, calibration, leads."""
 
+import copy
 import math
 from types import SimpleNamespace
 
@@ -114,6 +115,26 @@ def test_bits_of_an_untrained_law_and_of_observed_items(masked, data):
     assert values[0] == pytest.approx(math.log2(720), rel=0.4)
 
 
+def test_bits_of_a_law_that_knows_nothing(masked, data):
+    """Every order of the items has the same length, less that of the observed ones."""
+    flat = copy.deepcopy(masked)
+    with torch.no_grad():
+        flat.model.network.head.weight.zero_()
+        flat.model.network.head.bias.zero_()
+    lists = draw_lists(data, 6, lists=20)
+    for r in range(7):
+        assert bits(flat, lists, r) == pytest.approx(math.log2(720 / math.factorial(r)), abs=1e-5)
+
+
+def test_the_seed_of_bits_is_0_unless_given(data):
+    chosen, lists = ranker("autoregressive"), draw_lists(data, 6, lists=20)
+    assert bits(chosen, lists, 2) == bits(chosen, lists, 2, seed=0) != bits(chosen, lists, 2, seed=1)
+
+
+def test_where_ndcg_is_cut_unless_told():
+    assert Evaluation().ks == (1, 3, 5, 10)
+
+
 def test_calibration_of_a_law_that_is_true(masked, data):
     """Lists whose true order is drawn from the law itself: what is stated must hold."""
     lists = draw_lists(data, 6, lists=6000)
@@ -174,6 +195,12 @@ def test_the_papers_layout_ranks_lists_of_n(data):
     assert len(rows) == 2
     with pytest.raises(fr.FactorankError, match="set shortest=None"):
         fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("paper", **changes), device="cpu")
+
+
+def test_lists_are_whole_for_encoders_that_do_not_say_how_they_are_laid_out(masked, monkeypatch):
+    monkeypatch.setattr(masked.model, "context", torch.nn.Identity())
+    with pytest.raises(fr.errors.ModelError, match="takes lists of exactly 8 items"):
+        masked.rerank([100, 101])
 
 
 def test_what_cannot_be_measured_is_said(masked, data):

@@ -1,6 +1,7 @@
 """Evaluation with items that were not rated, by time, beside baselines; settings chosen by the data."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -142,9 +143,16 @@ def test_ratings_and_taste_are_read_where_they_help(data):
     assert (half.told, half.features) == ("ratings", ("mean", "factors"))
     few = ratings(20, items=6, least=3)
     assert taste_gains(few, few, 2) is None
-    assert training_seconds(open_setting, train) > 0
     given = ratings(60, features=True)
     assert "given" in chosen_setting(given, given, open_setting).features
+
+
+def test_training_takes_as_long_as_its_steps(data, monkeypatch):
+    """By the quickest of three."""
+    clock = iter([0.0, 9.0, 20.0, 22.0, 30.0, 33.0])
+    monkeypatch.setattr("factorank.rerank.choosing.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    setting = fr.rerank.preset("small", **SMALL | {"steps": 50})
+    assert training_seconds(setting, data) == 100
 
 
 def test_plain_lines_of_progress(capsys, monkeypatch):

@@ -203,6 +203,10 @@ def test_refusals():
     ):
         with pytest.raises(ModelError, match="reveal one position after the other"):
             masked.distribution(draft="self", **options)
+    certain = masked.distribution(draft="self", unmask="left-to-right", entropy_bound=0.1, fixed=[0, 0, 0, 0])
+    assert certain.sample().tolist() == [0, 1, 2, 3]
+    with pytest.raises(ModelError, match="reveal one position after the other"):
+        masked.distribution(draft="self", unmask="left-to-right", entropy_bound=0.1, fixed=[-1, 0, 0, 0])
     for draft in ("mine", causal, 3):
         with pytest.raises(ModelError, match="'self' or a masked PermutationModel"):
             causal.distribution(draft=draft)

@@ -1,6 +1,5 @@
 """Rankings collected row by row in little memory: equal rows are merged before the table of ranks is made."""
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from factorank.data.rankings.checks import check_name, check_size, check_total, cleaned_name, fail, shown
 from factorank.data.rankings.rankings import Rankings
-from factorank.errors import RankingsWarning
+from factorank.errors import RankingsWarning, warn
 
 
 class RankingRows:
@@ -106,7 +105,7 @@ class RankingRows:
         if self._cleaned:
             (text, (where, name)), *more = self._cleaned.items()
             names = f"{shown(text)} is now {shown(name)}" + (f", and {len(more)} more" if more else "")
-            warnings.warn(f"{where}: control characters in names cleaned: {names}", RankingsWarning, 3)
+            warn(f"{where}: control characters in names cleaned: {names}", RankingsWarning)
         if self._empty:
             rows = "a ranking" if len(self._empty) == 1 else f"{len(self._empty)} rankings"
-            warnings.warn(f"{self._empty[0]}: {rows} with a count of 0 left out", RankingsWarning, 3)
+            warn(f"{self._empty[0]}: {rows} with a count of 0 left out", RankingsWarning)

@@ -1,6 +1,5 @@
 """Fits of the laws of comparisons: the maximum, whether there is one, and how far it can be trusted."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +24,7 @@ from factorank.distributions.fitting.checks import item_features
 from factorank.distributions.fitting.choices import explain
 from factorank.distributions.fitting.errors import FitError, FitWarning
 from factorank.distributions.fitting.graphs import strongly_connected
+from factorank.errors import warn
 
 Covariance = Literal["information", "sandwich"]
 FARTHEST = 1000.0
@@ -195,11 +195,10 @@ def fit_battles(
     if design.by_item and not prior.pseudo_count:
         parameters[: design.scores] -= parameters[: design.scores].mean()
     if not end.converged[0]:
-        warnings.warn(
+        warn(
             f"stopped after {end.iterations} iterations, before the gradient was small; where the comparisons"
             " do not determine the law, a penalty above 0 does",
             FitWarning,
-            stacklevel=3,
         )
     fitted = Fitted(
         design,

@@ -1,6 +1,5 @@
 """Plackett and Luce's law of maximum likelihood: whether there is a maximum, where, and its report."""
 
-import warnings as python_warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from factorank.distributions.fitting.choices import (
 from factorank.distributions.fitting.errors import FitWarning
 from factorank.distributions.fitting.graphs import strongly_connected
 from factorank.distributions.fitting.report import FitReport
+from factorank.errors import warn
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def fit_choices(
     if not end.converged:
         doubts.append(end.doubt)
     for text in doubts:
-        python_warnings.warn(text, FitWarning, stacklevel=3)
+        warn(text, FitWarning)
     if len(groups) == 1:
         errors = standard_errors(whole, logits, penalty)
     report = FitReport(
@@ -93,7 +93,7 @@ def fit_features(
         check_independent(table)
     end = climb(data, np.zeros(table.shape[1]), penalty, max_iterations, tolerance, table)
     if not end.converged:
-        python_warnings.warn(end.doubt, FitWarning, stacklevel=3)
+        warn(end.doubt, FitWarning)
     logits = table @ end.parameters
     report = FitReport(
         "Plackett-Luce",

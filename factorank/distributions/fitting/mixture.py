@@ -7,7 +7,6 @@ short runs go on. At the end components are split and merged.
 """
 
 import math
-import warnings as python_warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +24,7 @@ from factorank.distributions.fitting.errors import FitWarning
 from factorank.distributions.fitting.kemeny import STEP_EFFORT, kemeny
 from factorank.distributions.fitting.mixture_families import Family
 from factorank.distributions.fitting.report import FitReport
+from factorank.errors import warn
 
 MIXTURE_EM = EMSettings(max_iterations=500, tolerance=1e-6, samples=50, restarts=50)
 """The defaults; the tolerance is of the gain in nats a ranking."""
@@ -63,7 +63,7 @@ def fit_by_em(
         weights = data.weights[:, None] * best.belief
         warnings = [text for j in range(k) for text in family.doubts(data.rows, weights[:, j], j)]
     for text in warnings:
-        python_warnings.warn(text, FitWarning, stacklevel=3)
+        warn(text, FitWarning)
     if not best.converged:
         warnings.append(f"the last of {len(best.history)} iterations still raised the likelihood noticeably")
     warnings += empty_components(best.shares)

@@ -7,12 +7,12 @@ capture.
 """
 
 import functools
-import warnings
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
+from factorank.errors import warn
 from factorank.kernels import dispatch
 from factorank.kernels.codes import comparisons, reference
 from factorank.kernels.codes.table import NO_FAULT
@@ -70,9 +70,7 @@ def _on_cuda(rows: Tensor, name: str, check: bool) -> tuple[Tensor, Tensor]:
             return cuda.transform(rows, name, check)
         except OSError as reason:
             _cuda_works = False
-            warnings.warn(
-                f"factorank runs in plain torch on the GPU, many times slower: {reason}", stacklevel=2
-            )
+            warn(f"factorank runs in plain torch on the GPU, many times slower: {reason}")
     return _plain(rows, name, check)
 
 

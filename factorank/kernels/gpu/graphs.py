@@ -7,7 +7,6 @@ replayed in one launch. What cannot be recorded is called each time, with a warn
 
 import contextlib
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from factorank.errors import warn
 from factorank.kernels import dispatch
 
 T = TypeVar("T")
@@ -211,7 +211,7 @@ def _record(
         try:
             return capture(function, stream, [generator])
         except (RuntimeError, torch.AcceleratorError) as error:
-            warnings.warn(f"this is called kernel by kernel: {error}", UserWarning, stacklevel=2)
+            warn(f"this is called kernel by kernel: {error}")
             return "never"
 
 

@@ -172,6 +172,16 @@ def test_judges_that_repeat_themselves_are_no_more_battles():
     torch.testing.assert_close(spread, alone.standard_errors("sandwich"), rtol=0.2, atol=0)
 
 
+def test_a_judge_for_each_comparison_is_the_same_as_none():
+    _, pairs, _, outcomes = drawn("davidson", rows=200, n=3)
+    away = torch.randn(200, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    alone, judged = (
+        fr.Davidson.fit(pairs, outcomes, covariates=away, groups=groups).fitted.covariance("sandwich")
+        for groups in (None, torch.arange(200))
+    )
+    torch.testing.assert_close(judged, alone)
+
+
 def test_counts_are_as_good_as_rows():
     _, pairs, _, outcomes = drawn("rao-kupper", rows=500)
     key = torch.cat([pairs, outcomes[:, None]], 1)

@@ -34,6 +34,14 @@ def test_both_dynamic_programmes_agree_on_a_long_order(weights):
     torch.testing.assert_close(ranks, others, atol=0.9, rtol=0)
 
 
+@pytest.mark.parametrize("law", [fr.Mallows(range(4), torch.zeros(0)), fr.RIM(logits=torch.zeros(0, 4, 4))])
+def test_an_empty_batch_is_conditioned_in_closed_form(law):
+    law = law.condition([2, 0])
+    assert law.exact
+    assert law.log_evidence.shape == law.batch_shape == (0,)
+    assert law.sample((3,)).shape == (3, 0, 4)
+
+
 def test_concentrated_laws_against_the_grain_do_not_underflow():
     n, phi = 60, torch.tensor(1e-4, dtype=torch.float64, requires_grad=True)
     law = fr.Mallows(torch.arange(n), phi)

@@ -8,6 +8,7 @@ import torch
 import factorank as fr
 from factorank.distributions import ConditionedByRejection, ConditionedMixture, RareObservation
 from factorank.distributions.base import PermutationDistribution
+from factorank.distributions.conditioning import rejection
 
 
 class Shuffled(PermutationDistribution):
@@ -76,6 +77,21 @@ def test_laws_of_ones_own_beyond_enumeration_in_batches():
     assert wide.sample((3,)).shape == (3, 2, 2, 3, 12)
     assert wide.marginals().shape == (2, 2, 3, 12, 12)
     assert law.sample((0,)).shape == (0, 2, 3, 12)
+
+
+def test_few_enough_draws_are_held_at_once(monkeypatch):
+    law, sizes = Shuffled(logits(4, 3), (3,)), []
+    draw = Shuffled._sample
+
+    def watched(self, shape, generator):
+        sizes.append(shape.numel() * 3 * 4)
+        return draw(self, shape, generator)
+
+    monkeypatch.setattr(Shuffled, "_sample", watched)
+    monkeypatch.setattr(rejection, "_CELLS", 6000)
+    conditioned = ConditionedByRejection(law, torch.tensor([1, 0]), samples=5000)
+    conditioned.sample((2000,))
+    assert max(sizes) == 6000
 
 
 def test_the_same_call_gives_the_same_law():

@@ -134,6 +134,10 @@ def test_support_is_the_share_of_resamples(method):
     assert (support[:2, 2] == 1).all()
 
 
+def test_there_is_no_support_unless_it_is_asked_for():
+    assert fr.consensus(torch.tensor([[0, 1, 2], [1, 0, 2]])).support is None
+
+
 def test_weights_that_are_not_whole_are_drawn_with_their_rows():
     votes, weights = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.7, 0.4])
     support = fr.consensus(votes, weights, resamples=2000, generator=torch.Generator().manual_seed(0)).support

@@ -59,3 +59,11 @@ def test_the_ends_of_the_scale():
     assert law.report.log_likelihood == 0
     every = torch.tensor(list(itertools.permutations(range(3))))
     assert fr.GeneralizedMallows.fit(every).phis.tolist() == [1, 1, 1]
+
+
+def test_starts_are_reported_best_first():
+    votes = fr.random_permutations(20, (12,), generator=torch.Generator().manual_seed(3))
+    report = fr.GeneralizedMallows.fit(votes, restarts=3, generator=torch.Generator().manual_seed(0)).report
+    assert report.restarts[0] == pytest.approx(report.log_likelihood)
+    assert report.restarts == tuple(sorted(report.restarts, reverse=True))
+    assert report.restarts[0] > report.restarts[-1]

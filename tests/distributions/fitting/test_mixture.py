@@ -180,8 +180,9 @@ def test_stopping_early_is_said():
 
 def test_a_plackett_luce_component_without_maximum_is_named_and_a_penalty_helps():
     votes = torch.tensor([[0, 1, 2, 3]] * 30 + [[3, 2, 1, 0]] * 30)
-    with pytest.warns(fr.FitWarning, match="no maximum"):
+    with pytest.warns(fr.FitWarning, match="no maximum") as caught:
         law = fr.Mixture.fit(votes, components=2, family="plackett-luce", generator=generator(0))
+    assert {warning.filename for warning in caught} == {__file__}  # the line of the one who fits
     assert law.log_prob(votes).isfinite().all()
     assert any("no maximum" in text for text in law.report.warnings)
     tame = fr.Mixture.fit(votes, components=2, family="plackett-luce", penalty=0.5, generator=generator(0))
