@@ -48,7 +48,8 @@ TESTS = [
     "tests/codes", "tests/distributions", "tests/models", "tests/sampling", "tests/rerank", "tests/training",
     "tests/test_permutations.py", "tests/test_lexicographic.py", "tests/test_distances.py",
     "tests/test_assignment.py", "tests/test_metrics.py", "tests/test_losses.py", "tests/test_sealed.py",
-    "tests/test_files.py", "tests/test_errors.py", "tests/test_reading.py", "tests/test_one_contract.py",
+    "tests/test_files.py", "tests/test_errors.py", "tests/test_reading.py", "tests/test_memory.py",
+    "tests/test_one_contract.py",
     "tests/test_reliability.py", "tests/data/ratings", "tests/votes", "tests/experiments/test_rerank.py",
 ]  # fmt: skip
 """The tests that may notice, beside the examples in the modules themselves."""
