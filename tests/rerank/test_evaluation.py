@@ -197,10 +197,12 @@ def test_the_papers_layout_ranks_lists_of_n(data):
         fr.Ranker.fit(data, 0.2, setting=fr.rerank.preset("paper", **changes), device="cpu")
 
 
-def test_lists_are_whole_for_encoders_that_do_not_say_how_they_are_laid_out(masked, monkeypatch):
-    monkeypatch.setattr(masked.model, "context", torch.nn.Identity())
+def test_lists_are_whole_for_encoders_that_do_not_say_how_they_are_laid_out(masked):
+    own = copy.copy(masked)
+    own.model = copy.deepcopy(masked.model)
+    own.model.context = torch.nn.Identity()
     with pytest.raises(fr.errors.ModelError, match="takes lists of exactly 8 items"):
-        masked.rerank([100, 101])
+        own.rerank([100, 101])
 
 
 def test_what_cannot_be_measured_is_said(masked, data):
