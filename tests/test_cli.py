@@ -148,6 +148,15 @@ def test_fit_reports_saves_and_draws(model, votes, run, tmp_path):
         assert low <= facts["components"][0]["values"][0] <= high
 
 
+def test_fit_saves_the_law_where_no_picture_can_be_drawn(votes, run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, err = run("fit", votes, "--bootstrap", 0, "--out", "mine")
+    assert (code, err) == (0, "")
+    assert "saved in mine: law.json, law.safetensors, fit.json; no pictures: figures need matplotlib" in out
+    assert load_law(tmp_path / "mine").n == 4
+    assert not list((tmp_path / "mine").glob("*.png"))
+
+
 @pytest.mark.parametrize("family", ["mallows", "generalized-mallows", "rim", "plackett-luce"])
 @pytest.mark.parametrize("components", [3])
 def test_a_mixture_reports_every_parameter_with_an_interval(family, components, votes, run, tmp_path):

@@ -47,6 +47,38 @@ def test_files_that_raised_raw_errors_are_refused(tmp_path, name, content, read,
         read(tmp_path / name)
 
 
+SOC = "".join(
+    f"# {fact}\n"
+    for fact in (
+        *("NUMBER ALTERNATIVES: 2", "NUMBER VOTERS: 1", "NUMBER UNIQUE ORDERS: 1"),
+        *("ALTERNATIVE NAME 1: a", "ALTERNATIVE NAME 2: b"),
+    )
+)
+
+
+@pytest.mark.parametrize("line", ["1: 1,{}2", "1{}: 1,2", "{}1: 1,2", "1: 1,2{}", "1: {}{{1,2}}"])
+@pytest.mark.parametrize("end", ["", "x"])
+def test_votes_with_many_spaces_come_to_an_end(tmp_path, line, end):
+    """Half a million of them: whatever takes time with their square would take a day."""
+    (tmp_path / "votes.toc").write_text(SOC + line.format(" " * 500_000) + end + "\n")
+    if end:
+        with pytest.raises(fr.RankingsError, match=r"votes\.toc:6: "):
+            fr.read_rankings(tmp_path / "votes.toc")
+    else:
+        ranks = fr.read_rankings(tmp_path / "votes.toc").ranks.tolist()
+        assert ranks == [[0, 0 if "{{" in line else 1]]
+
+
+def test_small_files_that_stand_for_much_are_read_or_refused(tmp_path):
+    wide, long = tmp_path / "wide.csv", tmp_path / "long.csv"
+    cells = list(map(str, range(1, 64_001)))
+    wide.write_text(",".join(f"item {cell}" for cell in cells) + "\n" + ",".join(cells) + "\n")
+    assert fr.read_rankings(wide).ranks.tolist() == [list(range(64_000))]
+    long.write_text("voter,item,rank\n" + "".join(f"v{i},i{i},1\n" for i in range(20_000)))
+    with pytest.raises(fr.RankingsError, match="hold 400,000,000 ranks; at most 134,217,728"):
+        fr.read_rankings(long)
+
+
 def test_zips_that_are_locked_unknown_or_bombs_are_refused(tmp_path):
     path = tmp_path / "r.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -11,6 +11,7 @@ import factorank as fr
 from factorank.rerank import Catalogue, graph
 from factorank.rerank.expected_gain import expected_gain, gain_table, sort_by, with_observed_order
 from factorank.rerank.reranking import interval
+from factorank.sealed import read_sealed, write_sealed
 from tests.rerank.small import SMALL, ranker, ratings
 
 
@@ -185,6 +186,25 @@ def test_saved_and_loaded(masked, tmp_path):
         fr.Ranker.load(tmp_path)
     with pytest.raises(fr.errors.ModelError, match="missing"):
         fr.Ranker.load(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("ids", lambda ids: ids[:-1], "11 ids, but the model has 12"),
+        ("ids", lambda ids: [*ids, 7], "13 ids, but the model has 12"),
+        ("features", lambda names: [*names, "weight"], "features, but the model has"),
+        ("gains", lambda gains: gains[:-1], "gains, but the model has"),
+        ("ids", lambda ids: [*ids[:-1], None], "ids"),
+    ],
+)
+def test_what_describes_the_items_fits_the_weights(masked, tmp_path, name, change, message):
+    """Also where somebody has made the checksums anew."""
+    masked.save(tmp_path)
+    facts, files = read_sealed(tmp_path, "ranker.json", fr.errors.ModelError, "a ranker")
+    write_sealed(tmp_path, "ranker.json", facts | {name: change(facts[name])}, files)
+    with pytest.raises(fr.errors.ModelError, match=message):
+        fr.Ranker.load(tmp_path)
 
 
 def test_a_longer_run_that_dies_leaves_the_earlier_ranker(tmp_path, monkeypatch):
