@@ -8,6 +8,7 @@ from torch import nn
 
 import factorank as fr
 from factorank.errors import ModelError
+from factorank.jigsaw.encoder import PieceEncoder
 from factorank.models.context import mismatch
 from tests.models.naive import all_orders, assert_drawn_from, small_model
 
@@ -138,6 +139,8 @@ def test_a_mismatch_is_said_before_training(generator):
     for code, target in (("lehmer", "rank"), ("lehmer", "order"), ("insertion", None)):
         fr.train(small_model(4, code, context=Pictures(), target=target), (orders, context), **options)
     assert mismatch(small_model(4, "lehmer")) is None
+    pieces = PieceEncoder(2, 4, 16)  # aligned, and what its tokens are is its model's own affair
+    assert mismatch(small_model(4, "lehmer", context=pieces)) is None
     model = small_model(4, "lehmer", context=nn.Linear(3, 16)).train()  # which says nothing of its tokens
     model.loss(orders, torch.randn(32, 4, 3, generator=generator))
     assert "'rank'" not in mismatch(small_model(4, "inline", context=fr.ItemContext(3, 16)))
