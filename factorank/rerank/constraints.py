@@ -198,7 +198,14 @@ def group_numbers(catalogue: Catalogue, names: Any, groups: Mapping[Item, Any], 
         raise FactorankError(f"groups map items to labels, they are no {type(groups).__name__}")
     numbers = {label: number for number, label in enumerate(dict.fromkeys(groups.values()))}
     of_item = {item_key(catalogue, name): numbers[label] for name, label in groups.items()}
-    rows = [[of_item.get(item_key(catalogue, name), -1) for name in row] for row in names]
+    keys = [[item_key(catalogue, name) for name in row] for row in names]
+    listed = {key for row in keys for key in row if isinstance(key, tuple)}  # new items
+    if unknown := [key[1] for key in of_item if isinstance(key, tuple) and key not in listed]:
+        more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
+        warn(
+            f"groups hold {unknown[0]!r}{more}, no item of the ranker or of a list: no effect", RankerWarning
+        )
+    rows = [[of_item.get(key, -1) for key in row] for row in keys]
     padded = [row + [-1] * (n - len(row)) for row in rows]
     return torch.tensor(padded, dtype=torch.int64).view(len(rows), n)
 

@@ -45,6 +45,12 @@ def test_groups_are_numbered_by_their_labels(masked):
     names, groups = [[103, "item 1"], [101]], {101: "a", 102: "b", 103: "b"}
     assert group_numbers(masked.catalogue, names, groups, 3).tolist() == [[1, 0, -1], [0, -1, -1]]
     assert group_numbers(masked.catalogue, [[104, 102]], groups, 2).tolist() == [[-1, 1]]
+    assert group_numbers(masked.catalogue, [[104, "new"]], {"new": 1}, 2).tolist() == [[-1, 0]]
+
+
+def test_groups_of_what_is_no_item_are_warned_of(masked):
+    with pytest.warns(fr.errors.RankerWarning, match="groups hold 'zz' and 1 more, no item of the ranker"):
+        masked.rerank([100, 101], groups={"zz": 1, 100: 1, 777: 2}, k=2)
 
 
 @pytest.mark.parametrize(("pins", "hides"), [({4: 1}, ()), ({4: 2, 1: 0}, ()), ({}, (0,)), ({5: 3}, (2,))])
