@@ -17,6 +17,8 @@ MOST_VALUES = 2**28
 LARGEST_FOOTER = 2**28
 LARGEST_PAGE = 2**26
 """Bytes of an unpacked page that is larger than its column says; some writers do not count all."""
+MOST_PAGES = 2**20
+"""Of a file. Each takes some millionths of a second here."""
 DEEPEST = 32
 """Structs inside of one another."""
 
@@ -44,16 +46,18 @@ def _check(file: BinaryIO) -> None:
         raise _WrongError("its footer would be longer than the file")
     file.seek(size - 8 - length)
     footer, rows = _Reader(file.read(length)).struct(), 0
+    left, pages = size, MOST_PAGES
     for group in _structs(footer, 4):
         rows += _number(group, 3, MOST_VALUES)
         for column in _structs(group, 1):
-            _check_column(file, column.get(3), size)
+            left -= _number(column.get(3), 7, left)  # no two columns share bytes
+            pages -= _check_column(file, column.get(3), size, pages)
     if rows != _number(footer, 3, 2**62):
         raise _WrongError("it has not as many rows as it says")
 
 
-def _check_column(file: BinaryIO, facts: Any, size: int) -> None:
-    """The column of a group of rows: its pages follow one another and hold its values."""
+def _check_column(file: BinaryIO, facts: Any, size: int, most: int) -> int:
+    """The column of a group of rows: its pages, ``most`` of them, follow one another and hold its values."""
     values, unpacked, packed = (
         _number(facts, 5, MOST_VALUES),
         _number(facts, 6, 2**40),
@@ -61,10 +65,13 @@ def _check_column(file: BinaryIO, facts: Any, size: int) -> None:
     )
     starts = [_number(facts, field, size) for field in (9, 11) if field in facts]
     at = min([start for start in starts if start], default=0)
-    end, found = at + packed, 0
+    end, found, pages = at + packed, 0, 0
     if end > size:
         raise _WrongError("a column would end after the file")
     while at < end:
+        pages += 1
+        if pages > most:
+            raise _WrongError(f"it has more than {MOST_PAGES:,} pages")
         file.seek(at)
         reader = _Reader(file.read(min(end - at, 2**16)))
         header = reader.struct()
@@ -84,6 +91,7 @@ def _check_column(file: BinaryIO, facts: Any, size: int) -> None:
         at += length
     if found != values:
         raise _WrongError("a column has not as many values as it says")
+    return pages
 
 
 def _number(fields: Any, number: int, most: int) -> int:

@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from factorank.data import parquet
 from factorank.data.parquet import check_parquet
 from factorank.errors import RatingsError
 
@@ -97,3 +98,28 @@ def test_what_cannot_be_true_is_refused_with_the_name(damaged, message):
     text = refused(damaged(written(RATINGS)))
     assert text.startswith("table.parquet: no parquet file, or a damaged one: ")
     assert re.search(message, text)
+
+
+def varint(number):
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + varint(rest) if rest else bytes([low])
+
+
+def of_empty_pages(pages, columns):
+    """A file whose columns all are the same pages, without a value in any of them."""
+    zero = b"\x00"
+    page = b"\x15" + zero + b"\x15" + zero + b"\x15" + zero + b"\x2c\x15" + zero + zero + zero
+    packed = varint(2 * len(page) * pages)
+    facts = b"\x56" + zero + b"\x16" + zero + b"\x16" + packed + b"\x26" + varint(2 * 4) + zero
+    group = b"\x19\xfc" + varint(columns) + (b"\x3c" + facts + zero) * columns + b"\x26" + zero + zero
+    footer = b"\x36" + zero + b"\x19\x1c" + group + zero
+    return b"PAR1" + page * pages + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def test_small_files_do_not_cost_much(monkeypatch):
+    """A thousand columns that share a hundred thousand pages would take minutes."""
+    assert refused(of_empty_pages(5, 1)) == ""
+    assert "where a number from 0 to" in refused(of_empty_pages(100_000, 1_000))
+    monkeypatch.setattr(parquet, "MOST_PAGES", 5)
+    assert refused(of_empty_pages(5, 1)) == ""
+    assert "more than 5 pages" in refused(of_empty_pages(6, 1))
