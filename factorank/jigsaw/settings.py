@@ -91,6 +91,10 @@ class JigsawSetting:
             raise FactorankError(
                 "training ends after a number of steps or seconds; set one of them", parameter="steps"
             )
+        if self.norm != "before" and self.method != "factorank":
+            raise FactorankError(
+                f"{{parameter}} is 'before' for {self.method}, not {self.norm!r}", parameter="norm"
+            )
         if self.width % self.heads:
             raise FactorankError(
                 f"{{parameter}} is a multiple of the {self.heads} attention heads, not {self.width}",

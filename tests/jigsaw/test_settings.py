@@ -41,6 +41,11 @@ def test_insertion_and_left_lehmer_say_the_same_in_opposite_directions():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"norm": "none"}, "norm is one of before, after, not 'none'"),
+        (
+            {"preset": "riffle-diffusion", "norm": "after"},
+            "norm is 'before' for riffle-diffusion, not 'after'",
+        ),
         ({"preset": "other"}, "there is no preset 'other'; there are default, paper"),
         ({"speed": 3}, "a setting has no 'speed'; it has aligned, augment"),
         ({"grid": 40}, "a grid from 1 to 32, not 40"),
