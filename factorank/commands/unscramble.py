@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from factorank.commands._options import Unmask, check_least
+from factorank.commands._options import Unmask, check_least, options_for
 from factorank.commands._text import command_line, percent, table
 from factorank.signals import exit_code
 
@@ -41,7 +41,18 @@ class Unscramble:
     steps: int | None = None
     """Training steps, if other than the usual."""
     max_seconds: float | None = None
-    """Stop training after this much time; the same command goes on with it."""
+    """With --steps: stop training after this much time; the same command goes on with it. Without: train for
+    this long, however many steps that takes."""
+    width: int | None = None
+    """Of the network that is trained, if other than the usual; so are the next four."""
+    depth: int | None = None
+    """Its layers."""
+    heads: int | None = None
+    """Its attention heads."""
+    dropout: float | None = None
+    """The share of its hidden units left out in training."""
+    spelling_share: float | None = None
+    """The share of the words trained on that are of the larger list."""
     words: Path | None = None
     """A list of words, one a line, instead of the one that is shipped."""
     spelling: Path | None = None
@@ -114,9 +125,13 @@ class Unscramble:
         from factorank.data.words import dictionary_words
         from factorank.experiments import unscramble
 
-        size = unscramble.UnscrambleSize()
-        if self.steps is not None:
-            size = replace(size, steps=self.steps)
+        changes = options_for(self, unscramble.UnscrambleSize)
+        size = replace(
+            unscramble.UnscrambleSize(),
+            **{name: value for name, value in changes.items() if value is not None},
+        )
+        if self.max_seconds is not None and self.steps is None:
+            size = replace(size, steps=None)
         more = [] if self.spelling is None else dictionary_words(self.spelling)
         model, rows = unscramble.run(
             words, size, self.out, command_line(), more=more, seed=self.seed, max_seconds=self.max_seconds

@@ -40,10 +40,9 @@ from factorank.files import read_json_lines
 from factorank.jigsaw.evaluation import wilson
 from factorank.jigsaw.training import history
 from factorank.training import TrainResult, TrainSettings, train
+from factorank.training.settings import ENDLESS
 
 LENGTHS = (5, 10, 32, 100, 200)
-ENDLESS = 10_000_000
-"""Steps of a run that its time ends."""
 TRIED = 150
 """Steps of a beginning."""
 

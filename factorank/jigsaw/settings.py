@@ -10,14 +10,12 @@ from factorank.jigsaw.puzzles import Direction, augmentations, check_grid
 from factorank.models.model import Masks, Objective
 from factorank.models.transformer import Norm
 from factorank.training import TrainSettings
-from factorank.training.settings import Optimizer
+from factorank.training.settings import ENDLESS, Optimizer
 
 Method = Literal["factorank", "gumbel-sinkhorn", "riffle-diffusion"]
 METHODS: tuple[Method, ...] = get_args(Method)
 NORMS: tuple[Norm, ...] = get_args(Norm)
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
-ENDLESS = 10_000_000
-"""Steps of a run that its time ends."""
 
 
 @dataclass(frozen=True)

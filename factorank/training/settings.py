@@ -17,6 +17,8 @@ from factorank.errors import TrainingError
 Optimizer = Literal["adamw", "muon"]
 Schedule = Literal["cosine", "constant", "time"]
 Precision = Literal["fp32", "bf16"]
+ENDLESS = 10_000_000
+"""Steps of a run that its time ends."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,7 @@ def test_batches_spell_their_words_in_every_order_alike():
 
 def test_a_tiny_list_is_learnt(tiny):
     model, size = tiny
-    scored = list(unscramble.score(model, TINY, size, more=["post"], samples=16))
+    scored = list(unscramble.score(model, TINY, size.held_out, more=["post"], samples=16))
     assert {row["length"] for row in scored} == {None, 3, 4}
     rows = {(row["unmask"], row["nfe"]): row for row in scored if row["length"] is None}
     assert {row["letter_sets"] for row in rows.values()} == {"seen"}
@@ -82,7 +82,7 @@ def test_a_larger_list_teaches_spelling_but_no_word_of_known_or_held_out_letters
     monkeypatch.setattr(unscramble, "train", catch)
     held_out = split_sets(anagram_sets(read_words()))[1]
     more = ["post", "sand", "stopping", "a", next(x for x in held_out if len(x) <= 4)]
-    size = UnscrambleSize(width=8, heads=1, depth=1, spelling=0.25)
+    size = UnscrambleSize(width=8, heads=1, depth=1, spelling_share=0.25)
     unscramble.learn(TINY, size, more=more)
     learnt = {letters for letters in anagram_sets(TINY) if letters not in held_out}
     assert set(seen) == learnt | {"adns"}
@@ -117,7 +117,7 @@ def test_only_laws_that_were_learnt_are_scored(masks, laws):
     tiny = UnscrambleSize(width=8, depth=1, heads=1, batch_size=32, steps=2, held_out=0)
     size = replace(tiny, code=code, masks=masks)
     model = unscramble.learn(TINY, size, device="cpu")[0]
-    rows = [row for row in unscramble.score(model, TINY, size) if row["length"] is None]
+    rows = [row for row in unscramble.score(model, TINY, size.held_out) if row["length"] is None]
     assert {(row["unmask"], row["nfe"]) for row in rows} == laws
 
 
@@ -188,3 +188,16 @@ def test_the_command_trains_and_measures(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main(["unscramble", "--train", "--steps", "3"]) == 2
     assert "holds a run with other words" in capsys.readouterr().err
+
+
+def test_the_command_trains_for_a_time_a_network_of_another_size(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.txt").write_text("\n".join(TINY))
+    sizes = ["--width", "16", "--depth", "1", "--heads", "2", "--dropout", "0", "--spelling-share", "0.5"]
+    assert main(["unscramble", "--train", "--max-seconds", "1", "--words", "tiny.txt", *sizes]) == 0
+    rows = [json.loads(line) for line in Path("runs/unscramble/unscramble.jsonl").read_text().splitlines()]
+    assert {(row["width"], row["depth"], row["dropout"], row["spelling_share"]) for row in rows} == {
+        (16, 1, 0.0, 0.5)
+    }
+    assert all(row["steps"] is None and row["trained_steps"] > 0 for row in rows)
+    assert '"schedule": "time"' in Path("runs/unscramble/run/training.json").read_text()
