@@ -1,9 +1,9 @@
 """Which way up photographs stand: training from packs of small pictures, on another machine if need be.
 
 The packs (:func:`factorank.experiments.way_up_pictures.make_packs`) hold thumbnails of Tiny ImageNet, without
-54 of its classes that have no way up (insects, food, small things), photographs of ImageNet, and the train
-and validation parts of BSDS500. Groups whose names begin with ``held`` are not trained on: other photographs
-of each, the validation part of BSDS500 among them.
+54 of its classes that have no way up (insects, food, small things), photographs of ImageNet, the train and
+validation parts of BSDS500, and the photographs of COCO as thumbnails. Groups whose names begin with ``held``
+are not trained on: other photographs of each, the validation part of BSDS500 among them.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -23,6 +23,8 @@ IN_ROW = 16
 """Thumbnails in a row, and in a column, of the picture that they share."""
 SHORTER = 128
 """Pixels of the shorter side of a whole photograph."""
+HELD_OUT = 1024
+"""Thumbnails of each kind that are not learnt from."""
 
 _NUMBERS = """
 01768244 01770393 01774384 01774750 01784675 01910747 01917289 01944390 01945685 01950731 01983481 01984695
@@ -39,14 +41,24 @@ Mapper = Callable[..., Iterable[Any]]
 
 
 def make_packs(
-    tiny: Path, samples: Path, bsds: Path, out: Path, *, quality: int = 28, workers: Mapper = map
+    tiny: Path,
+    samples: Path,
+    bsds: Path,
+    out: Path,
+    *,
+    squashed: Path | None = None,
+    quality: int = 28,
+    workers: Mapper = map,
 ) -> None:
-    """Write ``a.npz`` and ``b.npz``, of about 31 MB each.
+    """Write ``a.npz`` and ``b.npz``, of about 31 MB each, and of ``squashed`` photographs two more.
 
     ``tiny`` is the folder of Tiny ImageNet, of which 1,024 pictures of the validation part are held out;
     ``samples`` holds photographs of ImageNet, of which each fifth is; ``bsds`` holds those of BSDS500, of
-    which the validation part is. The test part is left alone.
+    which the validation part is. The test part is left alone. ``squashed`` holds JPEGs of photographs that
+    were made square by squashing, as copies of COCO have them; 1,024 of them are held out.
     """
+    if squashed is not None:
+        _pack_squashed(squashed, out, quality, workers)
     classes = dict(
         line.split("\t")[:2] for line in (tiny / "val/val_annotations.txt").read_text().splitlines()
     )
@@ -57,7 +69,7 @@ def make_packs(
         path for path in (tiny / "train").glob("*/images/*.JPEG") if path.parts[-3] not in NO_WAY_UP
     )
     others = [others[at] for at in np.random.default_rng(0).permutation(len(others))]
-    learn = [*learn, *others[1024:]]
+    learn = [*learn, *others[HELD_OUT:]]
     learn = [learn[at] for at in np.random.default_rng(1).permutation(len(learn))]
     first = max(0, len(learn) // 2 - 7168)  # the photographs are in the first pack as well
     whole = sorted(samples.glob("*.JPEG"))
@@ -69,7 +81,7 @@ def make_packs(
             "photographs": pack_photographs(to_learn, seed=1, workers=workers),
             "held-bsds": pack_photographs(validation, seed=2, workers=workers),
             "held-imagenet": pack_photographs(whole[::5], seed=3, workers=workers),
-            "held-thumbnails": pack_thumbnails(others[:1024], seed=4, quality=60, workers=workers),
+            "held-thumbnails": pack_thumbnails(others[:HELD_OUT], seed=4, quality=60, workers=workers),
             "thumbnails": pack_thumbnails(learn[:first], seed=5, quality=quality, workers=workers),
         },
     )
@@ -77,15 +89,37 @@ def make_packs(
     write_pack(out / "b.npz", {"thumbnails": rest})
 
 
+def _pack_squashed(folder: Path, out: Path, quality: int, workers: Mapper) -> None:
+    paths = sorted(folder.glob("*.jpg"))
+    paths = [paths[at] for at in np.random.default_rng(2).permutation(len(paths))]
+    held, learn = paths[:HELD_OUT], paths[HELD_OUT:]
+    half = len(learn) // 2
+    groups = {
+        "held-squashed": pack_thumbnails(held, seed=7, quality=60, squashed=True, workers=workers),
+        "thumbnails": pack_thumbnails(learn[:half], seed=8, quality=quality, squashed=True, workers=workers),
+    }
+    write_pack(out / "c.npz", groups)
+    rest = pack_thumbnails(learn[half:], seed=9, quality=quality, squashed=True, workers=workers)
+    write_pack(out / "d.npz", {"thumbnails": rest})
+
+
 def pack_thumbnails(
-    paths: Sequence[Path], *, seed: int = 0, quality: int = 30, workers: Mapper = map
+    paths: Sequence[Path],
+    *,
+    seed: int = 0,
+    quality: int = 30,
+    squashed: bool = False,
+    workers: Mapper = map,
 ) -> Group:
-    """Pictures of 64×64 pixels, in a random order."""
+    """Pictures of 64×64 pixels, or squares out of larger ones that were squashed, in a random order."""
     chooser = np.random.default_rng(seed)
     paths = [paths[at] for at in chooser.permutation(len(paths))]
     turns = chooser.integers(4, size=len(paths))
     many = IN_ROW**2
-    jobs = [(paths[at : at + many], turns[at : at + many], quality) for at in range(0, len(paths), many)]
+    jobs = [
+        (paths[at : at + many], turns[at : at + many], quality, chooser.integers(2**32) if squashed else None)
+        for at in range(0, len(paths), many)
+    ]
     return _group(list(workers(_sheet, jobs)), turns, thumbnails=True)
 
 
@@ -158,11 +192,28 @@ def _group(files: list[bytes], turns: np.ndarray, *, thumbnails: bool) -> Group:
     }
 
 
-def _sheet(job: tuple[Sequence[Path], np.ndarray, int]) -> bytes:
-    paths, turns, quality = job
+def unsquashed(picture: np.ndarray, chooser: np.random.Generator) -> np.ndarray:
+    """A square of 64×64 pixels out of a photograph that was squashed to a square.
+
+    What it was before is not known. Half of them are made wide again, by a third, as most photographs are
+    wide: then things are on average neither too narrow nor too wide, which would tell how they stand.
+    """
+    from PIL import Image
+
+    width = THUMBNAIL * 4 // 3 if chooser.random() < 0.5 else THUMBNAIL
+    left = int(chooser.integers(width - THUMBNAIL + 1))
+    small = Image.fromarray(picture).resize((width, THUMBNAIL), Image.Resampling.LANCZOS)
+    return np.asarray(small)[:, left : left + THUMBNAIL]
+
+
+def _sheet(job: tuple[Sequence[Path], np.ndarray, int, int | None]) -> bytes:
+    paths, turns, quality, seed = job
+    chooser = None if seed is None else np.random.default_rng(seed)
     sheet = np.full((IN_ROW, IN_ROW, THUMBNAIL, THUMBNAIL, 3), 128, np.uint8)
     for at, (path, turn) in enumerate(zip(paths, turns, strict=True)):
-        sheet[divmod(at, IN_ROW)] = np.rot90(read_picture(path), -turn)
+        picture = read_picture(path)
+        small = picture if chooser is None else unsquashed(picture, chooser)
+        sheet[divmod(at, IN_ROW)] = np.rot90(small, -turn)
     whole = sheet.transpose(0, 2, 1, 3, 4).reshape(IN_ROW * THUMBNAIL, IN_ROW * THUMBNAIL, 3)
     return _webp(whole, quality)
 

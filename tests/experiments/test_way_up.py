@@ -5,6 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
+from factorank.experiments import way_up_pictures
 from factorank.experiments.way_up import WINDOWS, squares_of, train
 from factorank.experiments.way_up_pictures import (
     NO_WAY_UP,
@@ -12,6 +13,7 @@ from factorank.experiments.way_up_pictures import (
     pack_photographs,
     pack_thumbnails,
     read_packs,
+    unsquashed,
     windows,
     write_pack,
 )
@@ -81,6 +83,34 @@ def test_windows_are_squares_of_the_photograph():
     assert np.abs(found[0].astype(int) - middle).max() <= 2
     assert np.array_equal(found, windows((picture, 5, 0)))
     assert not np.array_equal(found[1:], windows((picture, 5, 1))[1:])
+
+
+def test_half_of_the_squashed_pictures_are_made_wide_again():
+    stripes = np.zeros((256, 256, 3), np.uint8)
+    stripes[:, ::64], stripes[:, 1::64] = 255, 255  # four thin lines, 64 pixels apart
+    chooser, apart_by = np.random.default_rng(0), []
+    for _ in range(200):
+        small = unsquashed(stripes, chooser)
+        assert small.shape == (64, 64, 3)
+        lines = np.flatnonzero(small[0, :, 0] > 60)
+        apart_by.append(int(np.diff(lines)[np.diff(lines) > 1].max()))
+    assert set(apart_by) <= {16, 20, 21, 22}
+    assert 0.35 < np.mean(np.array(apart_by) > 16) < 0.65
+
+
+def test_squashed_pictures_have_packs_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(way_up_pictures, "HELD_OUT", 4)
+    for number in range(10):
+        Image.new("RGB", (256, 256), (25 * number, 0, 0)).save(tmp_path / f"{number}.jpg")
+    for part in ("tiny/val/images", "tiny/train", "bsds/train", "bsds/val"):
+        (tmp_path / part).mkdir(parents=True)
+    (tmp_path / "tiny/val/val_annotations.txt").write_text("")
+    (tmp_path / "photographs").mkdir()
+    make_packs(tmp_path / "tiny", tmp_path / "photographs", tmp_path / "bsds", tmp_path, squashed=tmp_path)
+    groups = read_packs([tmp_path / "c.npz", tmp_path / "d.npz"])
+    assert {name: len(group) for name, group in groups.items()} == {"held-squashed": 4, "thumbnails": 6}
+    reds = sorted(round(float(picture[..., 0].mean()) / 25) for some in groups.values() for picture in some)
+    assert reds == list(range(10))
 
 
 def test_what_is_held_out_is_not_learned_from(packs):

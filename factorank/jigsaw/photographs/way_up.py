@@ -34,7 +34,7 @@ class WayUp(nn.Module):
 
     def __init__(
         self,
-        widths: Sequence[int] = (48, 96, 160),
+        widths: Sequence[int] = (64, 128, 224),
         blocks: Sequence[int] = (2, 2, 2),
         dropout: float = 0.1,
     ) -> None:
