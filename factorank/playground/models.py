@@ -8,11 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from factorank.data.words import read_words
 from factorank.errors import FactorankError
+from factorank.files import write_whole
 from factorank.jigsaw import PhotographModel
 from factorank.jigsaw.photographs.assembly import FLOOR, WEIGHT
 from factorank.jigsaw.photographs.model import WEIGHTS
@@ -21,6 +23,9 @@ from factorank.models import PermutationModel
 from factorank.onnx import export
 from factorank.unscramble import load, usual_unmask
 from factorank.unscramble.law import SHORTEST
+
+LARGE = 1024
+"""Weights of fewer values stay in single precision."""
 
 
 def copy_photographs(folder: Path) -> dict[str, Any]:
@@ -54,6 +59,7 @@ def export_letters(folder: Path, model: PermutationModel | None = None) -> dict[
         inputs=["letters", "code"],
         outputs=["logits"],
     )
+    halve(folder / "letters.onnx")
     (folder / "words.txt").write_text("\n".join(read_words()) + "\n", encoding="utf-8")
     return {
         "longest": model.n,
@@ -62,6 +68,29 @@ def export_letters(folder: Path, model: PermutationModel | None = None) -> dict[
         "unmask": usual_unmask(model),
         "alphabetical": getattr(model.context, "alphabetical", False),
     }
+
+
+def halve(path: Path) -> None:
+    """Store the large weights of a graph in half precision; the graph computes in single precision as before.
+
+    Weights that were saved in half precision keep their values, and the file is half as large.
+    """
+    import onnx
+    from onnx import helper, numpy_helper
+
+    proto = onnx.load(path)
+    casts = []
+    for weight in proto.graph.initializer:
+        values = numpy_helper.to_array(weight)
+        if values.dtype != np.float32 or values.size < LARGE:
+            continue
+        name = weight.name
+        weight.CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}.half"))
+        casts.append(helper.make_node("Cast", [weight.name], [name], to=onnx.TensorProto.FLOAT))
+    nodes = [*casts, *proto.graph.node]
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    write_whole(path, proto.SerializeToString())
 
 
 class Values(nn.Module):

@@ -156,7 +156,7 @@ def test_the_command_shows_words_and_path(capsys):
     path = [line.split() for line in out.split("order\n")[-1].splitlines()]
     assert [len(row) for row in path] == [8] * 6
     assert [row[1:7].count("·") for row in path] == [6, 4, 3, 2, 1, 0]  # the first value needs no evaluation
-    assert path[0][-1] == "osftre"
+    assert path[0][-1] == "eforst"  # the order of the alphabet, which the code is relative to
     assert all(sorted(row[-1]) == sorted("osftre") for row in path)
 
 

@@ -3,10 +3,13 @@
 import json
 import urllib.request
 
+import numpy as np
 import pytest
+import torch
 
 import factorank as fr
-from factorank.playground import building, packages, serve
+from factorank import unscramble
+from factorank.playground import building, models, packages, serve
 from factorank.playground.packages import RUNTIME, Package, files_of
 from tests.playground.browser import served
 
@@ -18,14 +21,14 @@ def without_models(monkeypatch, tmp_path):
     """A build whose models and runtime are empty files: what is left is quick."""
     exported = []
 
-    def models(target, folder, stored, wanted):
+    def exporting(target, folder, stored, wanted):
         target.mkdir()
         exported.append(wanted)
         return {"letters": {}, "photographs": {}}
 
     runtime = tmp_path / "ort.wasm.min.mjs"
     runtime.write_text("")
-    monkeypatch.setattr(building, "_models", models)
+    monkeypatch.setattr(building, "_models", exporting)
     monkeypatch.setattr(building, "files_of", lambda package: [runtime])
     return exported
 
@@ -100,3 +103,19 @@ def test_sources_are_short_and_name_no_other_host(path):
     assert len(text.splitlines()) <= 320
     assert "https://" not in text
     assert all("w3.org" in line for line in text.splitlines() if "http://" in line)
+
+
+def test_halved_weights_are_those_of_a_model_saved_in_half_precision(tmp_path):
+    import onnxruntime
+
+    weights = sum(weight.numel() for weight in unscramble.load().parameters())
+    models.export_letters(tmp_path)
+    assert (tmp_path / "letters.onnx").stat().st_size < 2.2 * weights
+    session = onnxruntime.InferenceSession(str(tmp_path / "letters.onnx"))
+    model = unscramble.load()
+    letters, code = model.context.ids(["osftre", "gentrail"], model.n), torch.full((2, model.n), -1)
+    code[:, :3] = torch.tensor([0, 1, 0])
+    ours = session.run(None, {"letters": letters.numpy(), "code": code.numpy()})[0]
+    with torch.no_grad():
+        theirs = model.logits(code, letters).numpy()
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)

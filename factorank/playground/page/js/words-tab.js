@@ -6,12 +6,12 @@ import { anagrams, Letters } from "./words.js";
 
 const DRAWS = 400;
 const SHOWN = 10;
-const EXAMPLES = ["osftre", "ptso", "aelst", "eilnst", "ranges"];
+const EXAMPLES = ["osftre", "ptso", "aelst", "eilnst", "ranges", "gentrail"];
 
 export async function wordsTab(panel) {
   const state = { letters: "osftre", nfe: null, run: 0 };
   const input = el("input", { id: "letters", type: "text", value: state.letters, autocomplete: "off", autocapitalize: "none", spellcheck: "false", maxlength: 12 });
-  const status = el("p", { class: "status", role: "status" }, "Loading the model of letters, four megabytes, once …");
+  const status = el("p", { class: "status", role: "status" }, "Loading the model of letters, six megabytes, once …");
   const choice = el("div");
   const list = el("ol", { class: "words", "aria-label": "Words by probability" });
   const path = el("div", { class: "path" });
