@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from factorank.errors import FactorankError
 from factorank.kernels import dispatch
 from factorank.kernels.attention import BlockCache
 from factorank.models.transformer import Transformer
@@ -119,6 +120,5 @@ def test_a_second_derivative_is_refused():
     x = torch.randn((2, 5, 64), device="cuda", requires_grad=True)
     with torch.autocast("cuda", torch.bfloat16):
         y = blocks(x)
-    (slope,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice"):
-        slope.sum().backward()
+    with pytest.raises(FactorankError, match="first derivatives only"):
+        torch.autograd.grad(y.square().sum(), x, create_graph=True)
