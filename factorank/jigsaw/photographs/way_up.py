@@ -81,7 +81,7 @@ class WayUp(nn.Module):
         """
         weight = self.begin.weight
         pixels = picture.to(weight).movedim(-1, 0)[None]
-        small = as_read(resize(pixels, read_size(*pixels.shape[-2:], READ)))
+        small = as_read(resize(pixels, read_size(len(picture), picture.shape[1], READ)))
         logits = self.logits(small, mirrored=True)[0]
         return int(logits.argmax()) * 4 // len(logits)
 
