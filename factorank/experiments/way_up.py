@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from factorank.experiments.way_up_pictures import THUMBNAIL, read_packs, windows
+from factorank.experiments.way_up_pictures import SQUARE, TINY, enlarged, read_packs, windows
 from factorank.jigsaw.photographs import PhotographModel
 from factorank.jigsaw.photographs.way_up import WayUp
 from factorank.jigsaw.photographs.way_up_training import averaged, shares_upright, train_way_up
@@ -77,16 +77,18 @@ def train(
 def squares_of(
     groups: dict[str, list[np.ndarray]], workers: Callable[..., Iterable[Any]] = map
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Squares to learn from and, by group, those held out, uint8 ``(pictures, 3, 64, 64)``.
+    """Squares to learn from and, by group, those held out, uint8 ``(pictures, 3, 96, 96)``.
 
     Of a photograph to learn from there are several; of one that is held out there is the middle.
     """
     learn: list[Tensor] = []
     held: dict[str, Tensor] = {}
     for name, pictures in groups.items():
-        whole = any(picture.shape[:2] != (THUMBNAIL, THUMBNAIL) for picture in pictures)
+        sizes = {picture.shape[:2] for picture in pictures}
         out = name.startswith(HELD)
-        if whole:
+        if sizes == {(TINY, TINY)}:
+            pictures = list(workers(enlarged, pictures))
+        elif sizes != {(SQUARE, SQUARE)}:
             jobs = [(picture, 1 if out else WINDOWS, seed) for seed, picture in enumerate(pictures)]
             pictures = [square for some in workers(windows, jobs) for square in some]
         squares = torch.from_numpy(np.stack(pictures)).movedim(-1, 1).contiguous()

@@ -1,8 +1,8 @@
 """Small upright pictures in few files, to carry to another machine.
 
-A pack is an ``.npz`` of groups of pictures. Square thumbnails share large WebP pictures, 256 in each, whole
-photographs have one of their own. Each is stored in a random turn, which the pack names: what the encoding
-leaves in a picture then says nothing of which way up it stands.
+A pack is an ``.npz`` of groups of pictures. Square thumbnails of one size share large WebP pictures, 256 in
+each, whole photographs have one of their own. Each is stored in a random turn, which the pack names: what the
+encoding leaves in a picture then says nothing of which way up it stands.
 """
 
 import io
@@ -17,11 +17,13 @@ import numpy as np
 from factorank.data.pictures import at_most, read_picture
 from factorank.files import write_whole
 
-THUMBNAIL = 64
-"""Pixels in a row of a thumbnail."""
+TINY = 64
+"""Pixels in a row of a picture of Tiny ImageNet."""
+SQUARE = 96
+"""Pixels in a row of a square that is learnt from, and of the thumbnails of larger pictures."""
 IN_ROW = 16
 """Thumbnails in a row, and in a column, of the picture that they share."""
-SHORTER = 128
+SHORTER = 192
 """Pixels of the shorter side of a whole photograph."""
 HELD_OUT = 1024
 """Thumbnails of each kind that are not learnt from."""
@@ -50,7 +52,7 @@ def make_packs(
     quality: int = 28,
     workers: Mapper = map,
 ) -> None:
-    """Write ``a.npz`` and ``b.npz``, of about 31 MB each, and of ``squashed`` photographs two more.
+    """Write ``a.npz`` and ``b.npz``, of about 40 and 30 MB, and of ``squashed`` photographs three more.
 
     ``tiny`` is the folder of Tiny ImageNet, of which 1,024 pictures of the validation part are held out;
     ``samples`` holds photographs of ImageNet, of which each fifth is; ``bsds`` holds those of BSDS500, of
@@ -93,14 +95,18 @@ def _pack_squashed(folder: Path, out: Path, quality: int, workers: Mapper) -> No
     paths = sorted(folder.glob("*.jpg"))
     paths = [paths[at] for at in np.random.default_rng(2).permutation(len(paths))]
     held, learn = paths[:HELD_OUT], paths[HELD_OUT:]
-    half = len(learn) // 2
-    groups = {
-        "held-squashed": pack_thumbnails(held, seed=7, quality=60, squashed=True, workers=workers),
-        "thumbnails": pack_thumbnails(learn[:half], seed=8, quality=quality, squashed=True, workers=workers),
-    }
-    write_pack(out / "c.npz", groups)
-    rest = pack_thumbnails(learn[half:], seed=9, quality=quality, squashed=True, workers=workers)
-    write_pack(out / "d.npz", {"thumbnails": rest})
+    for number, name in enumerate("cde"):
+        some = learn[number::3]
+        groups = {
+            "squashed": pack_thumbnails(
+                some, seed=8 + number, quality=quality, squashed=True, workers=workers
+            )
+        }
+        if not number:
+            groups["held-squashed"] = pack_thumbnails(
+                held, seed=7, quality=60, squashed=True, workers=workers
+            )
+        write_pack(out / f"{name}.npz", groups)
 
 
 def pack_thumbnails(
@@ -111,7 +117,7 @@ def pack_thumbnails(
     squashed: bool = False,
     workers: Mapper = map,
 ) -> Group:
-    """Pictures of 64×64 pixels, or squares out of larger ones that were squashed, in a random order."""
+    """Pictures of 64×64 pixels, or squares of 96×96 out of squashed ones, in a random order."""
     chooser = np.random.default_rng(seed)
     paths = [paths[at] for at in chooser.permutation(len(paths))]
     turns = chooser.integers(4, size=len(paths))
@@ -120,18 +126,18 @@ def pack_thumbnails(
         (paths[at : at + many], turns[at : at + many], quality, chooser.integers(2**32) if squashed else None)
         for at in range(0, len(paths), many)
     ]
-    return _group(list(workers(_sheet, jobs)), turns, thumbnails=True)
+    return _group(list(workers(_sheet, jobs)), turns, SQUARE if squashed else TINY)
 
 
 def pack_photographs(
     paths: Sequence[Path], *, seed: int = 0, quality: int = 85, workers: Mapper = map
 ) -> Group:
-    """Whole photographs, their shorter side scaled to 128 pixels."""
+    """Whole photographs, their shorter side scaled to 192 pixels."""
     turns = np.random.default_rng(seed).integers(4, size=len(paths))
     return _group(
         list(workers(_photograph, zip(paths, turns, [quality] * len(paths), strict=True))),
         turns,
-        thumbnails=False,
+        side=0,
     )
 
 
@@ -152,10 +158,10 @@ def read_packs(paths: Iterable[str | os.PathLike[str]], workers: Mapper = map) -
         with np.load(path, allow_pickle=False) as pack:
             for name in sorted({key.split("/")[0] for key in pack.files}):
                 data, ends = pack[f"{name}/bytes"], pack[f"{name}/ends"]
-                turns, thumbnails = pack[f"{name}/turns"], bool(pack[f"{name}/thumbnails"])
-                step = IN_ROW**2 if thumbnails else 1
+                turns, side = pack[f"{name}/turns"], int(pack[f"{name}/side"])
+                step = IN_ROW**2 if side else 1
                 jobs = [
-                    (data[start:end].tobytes(), turns[step * at : step * (at + 1)], thumbnails)
+                    (data[start:end].tobytes(), turns[step * at : step * (at + 1)], side)
                     for at, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
                 ]
                 for pictures in workers(_opened, jobs):
@@ -164,7 +170,7 @@ def read_packs(paths: Iterable[str | os.PathLike[str]], workers: Mapper = map) -
 
 
 def windows(job: tuple[np.ndarray, int, int]) -> np.ndarray:
-    """Random squares of a photograph at 64 pixels, uint8 ``(count, 64, 64, 3)``; from picture, count, seed.
+    """Random squares of a photograph at 96 pixels, uint8 ``(count, 96, 96, 3)``; from picture, count, seed.
 
     They show at least half of its shorter side. The first is the middle square, as large as it can be.
     """
@@ -179,42 +185,51 @@ def windows(job: tuple[np.ndarray, int, int]) -> np.ndarray:
         down, right = (0.5, 0.5) if number == 0 else chooser.uniform(size=2)
         top, left = down * (height - side), right * (width - side)
         box = (left, top, left + side, top + side)
-        found.append(np.asarray(image.resize((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS, box=box)))
+        found.append(np.asarray(image.resize((SQUARE, SQUARE), Image.Resampling.LANCZOS, box=box)))
     return np.stack(found)
 
 
-def _group(files: list[bytes], turns: np.ndarray, *, thumbnails: bool) -> Group:
+def enlarged(picture: np.ndarray) -> np.ndarray:
+    """A picture of Tiny ImageNet at 96 pixels."""
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(picture).resize((SQUARE, SQUARE), Image.Resampling.BICUBIC))
+
+
+def _group(files: list[bytes], turns: np.ndarray, side: int) -> Group:
+    """A group of thumbnails of ``side`` pixels in a row, or of whole photographs if that is 0."""
     return {
         "bytes": np.frombuffer(b"".join(files), np.uint8),
         "ends": np.cumsum([len(file) for file in files], dtype=np.int64),
         "turns": turns.astype(np.uint8),
-        "thumbnails": np.array(thumbnails),
+        "side": np.array(side),
     }
 
 
 def unsquashed(picture: np.ndarray, chooser: np.random.Generator) -> np.ndarray:
-    """A square of 64×64 pixels out of a photograph that was squashed to a square.
+    """A square of 96×96 pixels out of a photograph that was squashed to a square.
 
     What it was before is not known. Half of them are made wide again, by a third, as most photographs are
     wide: then things are on average neither too narrow nor too wide, which would tell how they stand.
     """
     from PIL import Image
 
-    width = THUMBNAIL * 4 // 3 if chooser.random() < 0.5 else THUMBNAIL
-    left = int(chooser.integers(width - THUMBNAIL + 1))
-    small = Image.fromarray(picture).resize((width, THUMBNAIL), Image.Resampling.LANCZOS)
-    return np.asarray(small)[:, left : left + THUMBNAIL]
+    width = SQUARE * 4 // 3 if chooser.random() < 0.5 else SQUARE
+    left = int(chooser.integers(width - SQUARE + 1))
+    small = Image.fromarray(picture).resize((width, SQUARE), Image.Resampling.LANCZOS)
+    return np.asarray(small)[:, left : left + SQUARE]
 
 
 def _sheet(job: tuple[Sequence[Path], np.ndarray, int, int | None]) -> bytes:
     paths, turns, quality, seed = job
     chooser = None if seed is None else np.random.default_rng(seed)
-    sheet = np.full((IN_ROW, IN_ROW, THUMBNAIL, THUMBNAIL, 3), 128, np.uint8)
+    side = TINY if chooser is None else SQUARE
+    sheet = np.full((IN_ROW, IN_ROW, side, side, 3), 128, np.uint8)
     for at, (path, turn) in enumerate(zip(paths, turns, strict=True)):
         picture = read_picture(path)
         small = picture if chooser is None else unsquashed(picture, chooser)
         sheet[divmod(at, IN_ROW)] = np.rot90(small, -turn)
-    whole = sheet.transpose(0, 2, 1, 3, 4).reshape(IN_ROW * THUMBNAIL, IN_ROW * THUMBNAIL, 3)
+    whole = sheet.transpose(0, 2, 1, 3, 4).reshape(IN_ROW * side, IN_ROW * side, 3)
     return _webp(whole, quality)
 
 
@@ -234,14 +249,14 @@ def _webp(picture: np.ndarray, quality: int) -> bytes:
     return content.getvalue()
 
 
-def _opened(job: tuple[bytes, np.ndarray, bool]) -> list[np.ndarray]:
+def _opened(job: tuple[bytes, np.ndarray, int]) -> list[np.ndarray]:
     from PIL import Image
 
-    data, turns, thumbnails = job
+    data, turns, side = job
     whole = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-    if not thumbnails:
+    if not side:
         return [np.ascontiguousarray(np.rot90(whole, int(turns[0])))]
-    sheet = whole.reshape(IN_ROW, THUMBNAIL, IN_ROW, THUMBNAIL, 3).transpose(0, 2, 1, 3, 4)
+    sheet = whole.reshape(IN_ROW, side, IN_ROW, side, 3).transpose(0, 2, 1, 3, 4)
     return [
         np.ascontiguousarray(np.rot90(sheet[divmod(at, IN_ROW)], int(turn))) for at, turn in enumerate(turns)
     ]

@@ -78,8 +78,8 @@ def test_packed_pictures_come_back_upright(tmp_path, packs):
 def test_windows_are_squares_of_the_photograph():
     picture = photograph(128, 200).numpy()
     found = windows((picture, 5, 0))
-    assert found.shape == (5, 64, 64, 3)
-    middle = np.array(Image.fromarray(picture[:, 36:164]).resize((64, 64), Image.Resampling.LANCZOS))
+    assert found.shape == (5, 96, 96, 3)
+    middle = np.array(Image.fromarray(picture[:, 36:164]).resize((96, 96), Image.Resampling.LANCZOS))
     assert np.abs(found[0].astype(int) - middle).max() <= 2
     assert np.array_equal(found, windows((picture, 5, 0)))
     assert not np.array_equal(found[1:], windows((picture, 5, 1))[1:])
@@ -91,11 +91,11 @@ def test_half_of_the_squashed_pictures_are_made_wide_again():
     chooser, apart_by = np.random.default_rng(0), []
     for _ in range(200):
         small = unsquashed(stripes, chooser)
-        assert small.shape == (64, 64, 3)
+        assert small.shape == (96, 96, 3)
         lines = np.flatnonzero(small[0, :, 0] > 60)
         apart_by.append(int(np.diff(lines)[np.diff(lines) > 1].max()))
-    assert set(apart_by) <= {16, 20, 21, 22}
-    assert 0.35 < np.mean(np.array(apart_by) > 16) < 0.65
+    assert set(apart_by) <= {24, 31, 32, 33}
+    assert 0.35 < np.mean(np.array(apart_by) > 24) < 0.65
 
 
 def test_squashed_pictures_have_packs_of_their_own(tmp_path, monkeypatch):
@@ -107,16 +107,16 @@ def test_squashed_pictures_have_packs_of_their_own(tmp_path, monkeypatch):
     (tmp_path / "tiny/val/val_annotations.txt").write_text("")
     (tmp_path / "photographs").mkdir()
     make_packs(tmp_path / "tiny", tmp_path / "photographs", tmp_path / "bsds", tmp_path, squashed=tmp_path)
-    groups = read_packs([tmp_path / "c.npz", tmp_path / "d.npz"])
-    assert {name: len(group) for name, group in groups.items()} == {"held-squashed": 4, "thumbnails": 6}
+    groups = read_packs([tmp_path / f"{name}.npz" for name in "cde"])
+    assert {name: len(group) for name, group in groups.items()} == {"held-squashed": 4, "squashed": 6}
     reds = sorted(round(float(picture[..., 0].mean()) / 25) for some in groups.values() for picture in some)
     assert reds == list(range(10))
 
 
 def test_what_is_held_out_is_not_learned_from(packs):
     learn, held = squares_of(read_packs(packs))
-    assert learn.shape == (21 + WINDOWS, 3, 64, 64)
-    assert {name: tuple(some.shape) for name, some in held.items()} == {"held-photographs": (2, 3, 64, 64)}
+    assert learn.shape == (21 + WINDOWS, 3, 96, 96)
+    assert {name: tuple(some.shape) for name, some in held.items()} == {"held-photographs": (2, 3, 96, 96)}
 
 
 def test_a_network_is_trained_and_goes_on(tmp_path, packs):

@@ -10,7 +10,7 @@ from factorank.jigsaw.photographs import PhotographModel, way_up_training
 from factorank.jigsaw.photographs.model import turned_whole
 from factorank.jigsaw.photographs.puzzles import Task, make_puzzle, right_pieces, turn_pieces
 from factorank.jigsaw.photographs.solving import Placed
-from factorank.jigsaw.photographs.way_up import GREY, WayUp, as_read, assembled, in_its_turns, read_size
+from factorank.jigsaw.photographs.way_up import GREY, SIDE, WayUp, as_read, assembled, in_its_turns, read_size
 from factorank.jigsaw.photographs.way_up_training import (
     averaged,
     random_pictures,
@@ -82,7 +82,7 @@ def test_pictures_are_read_at_about_one_size_and_only_square_ones_as_squares(gri
     assert height % 8 == width % 8 == 0
     assert (height == width) == (grid[0] == grid[1])
     assert (height > width) == (grid[0] > grid[1])
-    assert 0.8 < height * width / 64**2 < 1.3
+    assert 0.8 < height * width / SIDE**2 < 1.3
     assert read_size(*grid[::-1]) == (width, height)
 
 
@@ -168,9 +168,9 @@ def test_pictures_to_learn_from_stand_as_their_squares_do(monkeypatch):
         assert pictures.max() <= 255
         shapes.add(tuple(pictures.shape[-2:]))
         assert (network.logits(as_read(pictures)).argmax(-1) == 0).all()
-    assert (64, 64) in shapes
+    assert (SIDE, SIDE) in shapes
     assert len(shapes) > 2
-    assert all(height * width < 1.3 * 64**2 for height, width in shapes)
+    assert all(height * width < 1.3 * SIDE**2 for height, width in shapes)
 
 
 def test_a_quarter_of_the_pictures_has_holes():
