@@ -130,8 +130,11 @@ def train_way_up(
     every: float = 60.0,
     say: Callable[[str], None] = lambda text: None,
     max_steps: int | None = None,
+    compiled: bool = False,
 ) -> dict[str, Any]:
     """Train on upright squares, uint8 ``(pictures, 3, side, side)``, for a time.
+
+    ``compiled`` passes the loss of square pictures through ``torch.compile``.
 
     The learning rate falls to zero with the time, to which that of an earlier ``state`` counts. Gives the
     state: the network's weights, their moving average, the optimizer's moments, the step and the seconds.
@@ -155,6 +158,7 @@ def train_way_up(
     started, first = time.monotonic(), step
     saved = said = started
     seen: list[Tensor] = []
+    quick = torch.compile(way_up_loss, dynamic=False) if compiled else way_up_loss
 
     def gone() -> float:
         return before + time.monotonic() - started
@@ -175,7 +179,8 @@ def train_way_up(
             group["lr"] = rate
         pictures = random_pictures(squares, batch, generator)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss, right = way_up_loss(network, pictures)
+            square = pictures.shape[-2] == pictures.shape[-1]
+            loss, right = (quick if square else way_up_loss)(network, pictures)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)

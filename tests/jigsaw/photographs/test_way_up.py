@@ -213,3 +213,23 @@ def test_every_weight_has_a_gradient():
     assert all(weight.grad is not None for weight in network.parameters())
     decay = way_up_training._groups(network, 0.1)
     assert sum(len(group["params"]) for group in decay) == len(list(network.parameters()))
+
+
+def test_only_square_pictures_go_through_the_compiled_loss(monkeypatch):
+    """They have one shape; for each of the others the compiler would begin again."""
+    shapes = []
+
+    def compiled(loss, **options):
+        return lambda network, pictures: [shapes.append(pictures.shape[-2:]), loss(network, pictures)][1]
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    squares, taken = bright_above(), []
+    monkeypatch.setattr(
+        way_up_training,
+        "random_pictures",
+        lambda *given: taken.append(random_pictures(*given, oblong=0.5)) or taken[-1],
+    )
+    train_way_up(WayUp(**TINY), squares, seconds=600, batch=2, max_steps=8, compiled=True)
+    square = [pictures.shape[-2:] for pictures in taken if pictures.shape[-2] == pictures.shape[-1]]
+    assert shapes == square
+    assert 0 < len(square) < 8
