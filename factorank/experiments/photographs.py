@@ -132,7 +132,13 @@ def measure(
                     **{name: value for name, value in asdict(task).items() if name != "grid"},
                     "parameters": None if method == "edge-compatibility" else model.parameters,
                     "scrambles": scrambles,
-                    **scored(puzzles, placed, task, stated=method != "edge-compatibility"),
+                    **scored(
+                        puzzles,
+                        placed,
+                        task,
+                        method != "edge-compatibility",
+                        upright=model.way_up is not None,
+                    ),
                     "seconds": round(time.perf_counter() - started, 2),
                 }
                 say(
@@ -143,9 +149,12 @@ def measure(
 
 
 def scored(
-    puzzles: Sequence[Puzzle], placed: Sequence[Placed], task: Task, *, stated: bool
+    puzzles: Sequence[Puzzle], placed: Sequence[Placed], task: Task, stated: bool, *, upright: bool
 ) -> dict[str, Any]:
-    """Shares of solutions; those of turned pieces also up to a turn of the whole; and their calibration."""
+    """Shares of solutions; those of turned pieces also up to a turn of the whole; and their calibration.
+
+    Unless the model knows which way is ``upright``, it states probabilities up to a turn of the whole.
+    """
     right = [right_pieces(puzzle, each) for puzzle, each in zip(puzzles, placed, strict=True)]
     row = shares(right)
     if task.turned:
@@ -153,7 +162,7 @@ def scored(
             right_up_to_a_turn(puzzle, each, task.grid) for puzzle, each in zip(puzzles, placed, strict=True)
         ]
         row |= {f"{name}_up_to_turn": value for name, value in shares(free).items() if name != "puzzles"}
-        right = free
+        right = right if upright else free
     if stated:
         chances = np.array([each.probability for each in placed])
         solved = np.array([each.all() for each in right])

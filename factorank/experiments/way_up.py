@@ -19,7 +19,12 @@ from torch import Tensor
 from factorank.experiments.way_up_pictures import SQUARE, TINY, enlarged, read_packs, windows
 from factorank.jigsaw.photographs import PhotographModel
 from factorank.jigsaw.photographs.way_up import WayUp
-from factorank.jigsaw.photographs.way_up_training import averaged, shares_upright, train_way_up
+from factorank.jigsaw.photographs.way_up_training import (
+    averaged,
+    fitted_temperature,
+    shares_upright,
+    train_way_up,
+)
 from factorank.training import checkpoints
 
 HELD = "held"
@@ -69,6 +74,9 @@ def train(
     for name, some in held.items():
         shares = shares_upright(network, some.to(device))
         say(f"{name}: " + ", ".join(f"{key} {value:.4f}" for key, value in shares.items()))
+    if photographs := [some for name, some in held.items() if name.startswith(f"{HELD}-photographs")]:
+        network.options["temperature"] = fitted_temperature(network, torch.cat(photographs).to(device))
+        say(f"temperature {network.options['temperature']}")
     whole = replace(model or PhotographModel.load(), way_up=network.cpu())
     whole.save(Path(out) / "model")
     return whole

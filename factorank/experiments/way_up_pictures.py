@@ -81,8 +81,8 @@ def make_packs(
         out / "a.npz",
         {
             "photographs": pack_photographs(to_learn, seed=1, workers=workers),
-            "held-bsds": pack_photographs(validation, seed=2, workers=workers),
-            "held-imagenet": pack_photographs(whole[::5], seed=3, workers=workers),
+            "held-photographs-bsds": pack_photographs(validation, seed=2, workers=workers),
+            "held-photographs-imagenet": pack_photographs(whole[::5], seed=3, workers=workers),
             "held-thumbnails": pack_thumbnails(others[:HELD_OUT], seed=4, quality=60, workers=workers),
             "thumbnails": pack_thumbnails(learn[:first], seed=5, quality=quality, workers=workers),
         },

@@ -131,6 +131,8 @@ def test_a_network_is_trained_and_goes_on(tmp_path, packs):
     for name, value in model.way_up.state_dict().items():
         assert torch.equal(again.way_up.state_dict()[name], value), name
     assert any(line.startswith("held-photographs: plain") for line in said)
+    assert f"temperature {model.way_up.options['temperature']}" in said
+    assert again.way_up.options == model.way_up.options
 
 
 def test_packs_are_made_of_what_has_a_way_up(tmp_path):
@@ -159,8 +161,8 @@ def test_packs_are_made_of_what_has_a_way_up(tmp_path):
     groups = read_packs([tmp_path / "a.npz", tmp_path / "b.npz"])
     assert {name: len(group) for name, group in groups.items()} == {
         "photographs": 5,
-        "held-bsds": 1,
-        "held-imagenet": 2,
+        "held-photographs-bsds": 1,
+        "held-photographs-imagenet": 2,
         "held-thumbnails": 520,
         "thumbnails": 8,
     }

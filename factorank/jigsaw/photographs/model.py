@@ -77,13 +77,15 @@ class PhotographModel:
 
     @torch.no_grad()
     def _upright(self, pieces: Tensor, placed: Placed, grid: tuple[int, int]) -> Placed:
-        """The solution turned as a whole the way it most likely stands."""
+        """The solution turned as a whole the way it most likely stands, and as probable as that is."""
         if self.way_up is None:
             return placed
         device = next(self.network.parameters()).device
         slots, turns = (torch.from_numpy(values).to(device) for values in (placed.slots, placed.turns))
         picture = assembled(pieces.to(device), slots, turns, grid)
-        return turned_whole(placed, grid, self.way_up.to(device).turns_of(picture))
+        count, chance = self.way_up.to(device).turns_of(picture)
+        placed = turned_whole(placed, grid, count)
+        return replace(placed, probability=placed.probability * chance, pieces=placed.pieces * chance)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the weights in bfloat16, and what they are, into a folder, both or neither."""

@@ -35,6 +35,8 @@ class WayUp(nn.Module):
         blocks: residual blocks at each.
         dropout: of the features that are averaged over the picture.
         stride: how many pixels, down and across, become one place of the first resolution.
+        temperature: what logits are divided by to make probabilities. It is fitted to held-out photographs,
+            as the pictures to learn from are made harder than those.
     """
 
     def __init__(
@@ -43,10 +45,11 @@ class WayUp(nn.Module):
         blocks: Sequence[int] = (2, 3, 2),
         dropout: float = 0.1,
         stride: int = 4,
+        temperature: float = 1.0,
     ) -> None:
         super().__init__()
         self.options: dict[str, Any] = {"widths": list(widths), "blocks": list(blocks)}
-        self.options |= {"dropout": dropout, "stride": stride}
+        self.options |= {"dropout": dropout, "stride": stride, "temperature": temperature}
         self.begin = nn.Conv2d(
             3 + PLACES, widths[0], 2 * stride, stride=stride, padding=stride // 2, bias=False
         )
@@ -79,16 +82,17 @@ class WayUp(nn.Module):
         return scores.unflatten(0, (1 + mirrored, -1, len(pictures))).mean(0).T
 
     @torch.no_grad()
-    def turns_of(self, picture: Tensor) -> int:
-        """How often a picture ``(height, width, 3)`` of 0 to 255 must be turned clockwise to stand.
+    def turns_of(self, picture: Tensor) -> tuple[int, float]:
+        """How often a picture ``(height, width, 3)`` of 0 to 255 must be turned clockwise to stand, and the
+        probability that it stands then.
 
         Of a picture that is not square only half a turn is thought of.
         """
         weight = self.begin.weight
         pixels = picture.to(weight).movedim(-1, 0)[None]
         small = as_read(resize(pixels, read_size(len(picture), picture.shape[1], READ)))
-        logits = self.logits(small, mirrored=True)[0]
-        return int(logits.argmax()) * 4 // len(logits)
+        logits = self.logits(small, mirrored=True)[0] / self.options["temperature"]
+        return int(logits.argmax()) * 4 // len(logits), float(logits.softmax(-1).max())
 
 
 class Block(nn.Module):

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from factorank.jigsaw.photographs.crops import spoiled, tinted
-from factorank.jigsaw.photographs.way_up import GREY, WayUp, as_read, read_size
+from factorank.jigsaw.photographs.views import resize
+from factorank.jigsaw.photographs.way_up import GREY, READ, WayUp, as_read, read_size
 
 SHAPES = tuple(
     read_size(*ratio) for ratio in ((2, 3), (3, 2), (3, 4), (4, 3), (1, 2), (2, 1), (5, 6), (6, 5))
@@ -113,6 +114,24 @@ def shares_upright(network: WayUp, squares: Tensor, *, batch: int = 256) -> dict
         "half": float((mirrored[:, ::2].argmax(-1) == 0).float().mean()),
         "nats": float(-mirrored.log_softmax(-1)[:, 0].mean()),
     }
+
+
+@torch.no_grad()
+def fitted_temperature(network: WayUp, squares: Tensor, *, batch: int = 64) -> float:
+    """The temperature at which upright pictures, uint8 ``(pictures, 3, side, side)``, are likeliest to be so.
+
+    They are read at the size at which pictures are asked about.
+    """
+    network.eval()
+    logits = torch.cat(
+        [
+            network.logits(as_read(resize(some.float(), (READ, READ))), mirrored=True)
+            for some in squares.split(batch)
+        ]
+    )
+    tried = torch.arange(0.3, 2.0, 0.02).tolist()
+    nats = [float(-(logits / temperature).log_softmax(-1)[:, 0].mean()) for temperature in tried]
+    return round(tried[nats.index(min(nats))], 2)
 
 
 def train_way_up(

@@ -1,5 +1,6 @@
 """Which way up a picture stands: turns, sizes, the assembled picture, and what it is learned from."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,19 @@ from factorank.jigsaw.photographs import PhotographModel, way_up_training
 from factorank.jigsaw.photographs.model import turned_whole
 from factorank.jigsaw.photographs.puzzles import Task, make_puzzle, right_pieces, turn_pieces
 from factorank.jigsaw.photographs.solving import Placed
-from factorank.jigsaw.photographs.way_up import GREY, SIDE, WayUp, as_read, assembled, in_its_turns, read_size
+from factorank.jigsaw.photographs.way_up import (
+    GREY,
+    READ,
+    SIDE,
+    WayUp,
+    as_read,
+    assembled,
+    in_its_turns,
+    read_size,
+)
 from factorank.jigsaw.photographs.way_up_training import (
     averaged,
+    fitted_temperature,
     random_pictures,
     random_windows,
     shares_upright,
@@ -233,3 +244,20 @@ def test_only_square_pictures_go_through_the_compiled_loss(monkeypatch):
     square = [pictures.shape[-2:] for pictures in taken if pictures.shape[-2] == pictures.shape[-1]]
     assert shapes == square
     assert 0 < len(square) < 8
+
+
+def test_the_temperature_makes_probabilities_of_logits():
+    """Of logits that are right three times in four and always as sure, it makes three quarters."""
+
+    class Sure(WayUp):
+        def logits(self, pictures, *, mirrored=False):
+            assert pictures.shape[-2:] == (READ, READ)
+            turns = (torch.arange(len(pictures)) % 4 == 0).long()
+            return 3.0 * torch.nn.functional.one_hot(turns, 4).float()
+
+    network = Sure(**TINY)
+    network.options["temperature"] = fitted_temperature(
+        network, torch.zeros(64, 3, 16, 16, dtype=torch.uint8)
+    )
+    assert 3 / network.options["temperature"] == pytest.approx(math.log(9), abs=0.05)  # 3/4 against 1/12
+    assert network.turns_of(torch.zeros(READ, READ, 3)) == (1, pytest.approx(0.75, abs=0.01))
