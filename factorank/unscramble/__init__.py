@@ -6,8 +6,9 @@ model draws forest, fortes, foster and softer. :mod:`factorank.experiments.unscr
 >>> import torch
 >>> import factorank as fr
 >>> generator = torch.Generator().manual_seed(0)
->>> [word for word, probability in fr.unscramble.likely_words("ptso", samples=50, generator=generator)]
-['tops', 'pots', 'spot', 'stop', 'post', 'opts', ...]
+>>> words = fr.unscramble.likely_words("ptso", samples=50, generator=generator)
+>>> sorted(word for word, probability in words if probability > 0.1)
+['opts', 'post', 'pots', 'spot', 'stop', 'tops']
 """
 
 from factorank.arguments import guard
