@@ -104,7 +104,7 @@ def test_errors_of_the_callers_code_stay_what_they_are():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_torch_was_not_built_for():
-    with pytest.raises(fr.FactorankError, match="CUDA|NVIDIA"):  # or built for it, where there is no driver
+    with pytest.raises(fr.FactorankError, match=r"CUDA|NVIDIA"):  # or built for it, where there is no driver
         fr.Uniform(3, device="cuda").sample()
 
 

@@ -25,15 +25,19 @@ class Answer:
     slots: Tensor
     """The slot of each piece, row by row: int64 ``(n,)``."""
     probability: float
-    """That the whole solution is right; of pieces that may be turned, right up to a turn of the whole."""
+    """That the whole solution is right; right up to a turn of the whole if pieces may be turned and the model
+    does not know which way is ``upright``."""
     true_slots: Tensor | None = None
     """The true slot of each piece, for a puzzle that was made of a picture."""
     turns: Tensor | None = None
     """How often each piece is turned clockwise, int64 ``(n,)``; None if no piece could be turned."""
     true_turns: Tensor | None = None
     piece_probability: Tensor | None = None
-    """The probability of each piece's place, float64 ``(n,)``; None from models that give only that of the
-    whole."""
+    """The probability of each piece's place, float64 ``(n,)``, up to a turn of the whole; None from models
+    that give only that of the whole."""
+    upright: float | None = None
+    """The probability that the picture stands upright, if pieces may be turned and the model knows of it. It
+    is part of ``probability``."""
 
     @property
     def picture(self) -> np.ndarray:
@@ -76,7 +80,7 @@ class Answer:
         """A line for people."""
         share = 100 * self.probability
         percent = "over 99.9%" if share > 99.95 else "below 0.1%" if share < 0.05 else f"{share:.1f}%"
-        turned = "" if self.turns is None else " up to a turn of the whole"
+        turned = "" if self.turns is None or self.upright is not None else " up to a turn of the whole"
         solution = f"probability of the solution{turned} {percent}"
         if self.empty:
             solution = f"{len(self.empty)} of {self.grid[0] * self.grid[1]} slots empty, {solution}"

@@ -93,6 +93,7 @@ def solve(
         torch.from_numpy(placed.turns) if turned else None,
         truth[1],
         torch.from_numpy(placed.pieces),
+        placed.upright,
     )
 
 

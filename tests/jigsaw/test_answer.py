@@ -106,6 +106,8 @@ def test_the_summary():
         assert Answer((2, 2), pieces, truth, share).summary == f"probability of the solution {percent}"
     turned = Answer((2, 2), pieces, truth, 0.5, turns=torch.tensor([0, 1, 2, 3])).summary
     assert turned == "probability of the solution up to a turn of the whole 50.0%"
+    known = Answer((2, 2), pieces, truth, 0.5, turns=torch.tensor([0, 1, 2, 3]), upright=0.9).summary
+    assert known == "probability of the solution 50.0%"
     with pytest.raises(fr.FactorankError, match="the truth is known only of a puzzle that was made of a pic"):
         Answer((2, 2), pieces, truth, 0.5).wrong  # noqa: B018
 

@@ -85,7 +85,7 @@ class PhotographModel:
         picture = assembled(pieces.to(device), slots, turns, grid)
         count, chance = self.way_up.to(device).turns_of(picture)
         placed = turned_whole(placed, grid, count)
-        return replace(placed, probability=placed.probability * chance, pieces=placed.pieces * chance)
+        return replace(placed, probability=placed.probability * chance, upright=chance)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the weights in bfloat16, and what they are, into a folder, both or neither."""

@@ -52,6 +52,8 @@ class Placed:
     """The same of each piece, ``(n, 2)``."""
     score: float
     """The score by which boards are compared."""
+    upright: float | None = None
+    """The probability that the picture stands upright, if one is known. It is part of ``probability``."""
 
 
 @torch.no_grad()

@@ -125,8 +125,12 @@ def test_a_solution_is_turned_until_it_stands(grid, turn):
     truth = Placed(puzzle.slots.numpy(), puzzle.turns.numpy(), 1.0, np.zeros(n), *facts)
     lying = turned_whole(truth, grid, turn)
     model = replace(small_model(), way_up=Bright(**TINY).eval())
-    assert right_pieces(puzzle, model._upright(puzzle.pieces, lying, grid)).all()
+    upright = model._upright(puzzle.pieces, lying, grid)
+    assert right_pieces(puzzle, upright).all()
+    assert 0.25 <= upright.upright <= 1
+    assert upright.probability == lying.probability * upright.upright
     left = small_model()._upright(puzzle.pieces, lying, grid)
+    assert left.upright is None
     assert right_pieces(puzzle, left).all() == (turn == 0), "nothing is turned without the network"
 
 
