@@ -56,6 +56,11 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
+def has_come() -> bool:
+    """Whether a Ctrl-C or SIGTERM has come that something here waits for, or that ended the command."""
+    return bool(_received)
+
+
 def was_stopped(error: BaseException | None) -> bool:
     """Whether Ctrl-C or SIGTERM is what an error comes from.
 

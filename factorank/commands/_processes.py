@@ -2,13 +2,18 @@
 
 import multiprocessing
 import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing.synchronize import Event
 from typing import Any
 
+from factorank import signals
 from factorank.commands._options import check_least
 from factorank.errors import FactorankError
+from factorank.signals import Terminated
 
 
 def first_process() -> bool:
@@ -39,24 +44,32 @@ def finished(
 ) -> Iterator[tuple[int, Any]]:
     """The index and the result of ``work(*task)`` for each task as it is done, ``jobs`` of them at once.
 
-    ``work`` is importable by name. An interruption waits for running tasks, which save their training.
+    ``work`` is importable by name. An interruption waits for running tasks, which save their training: a
+    terminal sends Ctrl-C to them as well, and a signal to this process alone is passed on.
     """
     if jobs == 1:
         for index, task in enumerate(tasks):
             yield index, work(*task)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(jobs,)) as pool:
+    stop = context.Event()
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(jobs, stop)) as pool:
         futures = {pool.submit(work, *task): index for index, task in enumerate(tasks)}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
+        except (KeyboardInterrupt, Terminated, GeneratorExit):
+            stop.set()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(jobs: int) -> None:
-    """Give a worker its share of the processors, and let it end with its parent: its folder is needed."""
+def _begin(jobs: int, stop: Event) -> None:
+    """Give a worker its share of the processors, and let it end with its parent: its folder is needed.
+
+    Once ``stop`` is set it sends itself the SIGTERM that its parent had, unless it has had one, too.
+    """
     import torch
 
     torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
@@ -67,4 +80,11 @@ def _begin(jobs: int) -> None:
         parent.join()
         os._exit(1)
 
-    threading.Thread(target=wait, daemon=True).start()
+    def pass_on() -> None:
+        stop.wait()
+        time.sleep(0.5)  # for a signal that was sent to all
+        if not signals.has_come():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    for task in (wait, pass_on):
+        threading.Thread(target=task, daemon=True).start()

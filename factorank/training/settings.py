@@ -194,8 +194,9 @@ def shows_options(function: F) -> F:
     field = r'^    (\w+): [^\n]*\n    """(.*?)"""$'
     described = re.findall(field, source, re.MULTILINE | re.DOTALL)
     texts = (textwrap.fill(f"{name}: {' '.join(text.split())}", 98) for name, text in described)
-    lines = [" " * 8 + text.replace("\n", "\n" + " " * 12) for text in texts]
-    function.__doc__ = (function.__doc__ or "").replace("        {options}", "\n".join(lines))
+    lines = [" " * 4 + text.replace("\n", "\n" + " " * 8) for text in texts]
+    # Python 3.13 takes the indentation off docstrings by itself, those before do not.
+    function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("    {options}", "\n".join(lines))
     return function
 
 

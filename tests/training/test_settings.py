@@ -18,7 +18,7 @@ def test_options_are_the_settings():
     parameters = inspect.signature(train).parameters
     assert list(parameters) == ["model", "data", "settings", "held_out", "watch", "callbacks", *names]
     for name in names:
-        assert f"\n        {name}: " in train.__doc__
+        assert f"\n    {name}: " in train.__doc__
     assert parameters["lr"].default == TrainSettings(steps=1).lr
 
 
