@@ -39,20 +39,21 @@ class Unscramble:
     """Train the model anew and measure it: minutes on a GPU, which it uses where there is one, and many hours
     on a CPU."""
     steps: int | None = None
-    """Training steps, if other than the usual."""
+    """With --train: training steps, if other than the usual."""
     max_seconds: float | None = None
-    """With --steps: stop training after this much time; the same command goes on with it. Without: train for
-    this long, however many steps that takes."""
+    """With --train and --steps: stop after this much time; the same command goes on with it. Without --steps:
+    train for this long, however many steps that takes."""
     width: int | None = None
-    """Of the network that is trained, if other than the usual; so are the next four."""
+    """With --train: of the network, if other than the usual."""
     depth: int | None = None
-    """Its layers."""
+    """With --train: blocks of the network, if other than the usual."""
     heads: int | None = None
-    """Its attention heads."""
+    """With --train: attention heads of the network, if other than the usual; they divide the width."""
     dropout: float | None = None
-    """The share of its hidden units left out in training."""
+    """With --train: the share of the hidden units left out in training, if other than the usual."""
     spelling_share: float | None = None
-    """The share of the words trained on that are of the larger list."""
+    """With --train and --spelling: the share of the words trained on that are of the larger list, if other
+    than the usual."""
     words: Path | None = None
     """A list of words, one a line, instead of the one that is shipped."""
     spelling: Path | None = None
@@ -64,7 +65,8 @@ class Unscramble:
         from factorank import unscramble
         from factorank.data.words import SHIPPED, anagram_sets, read_words
 
-        check_least("samples", self.samples)
+        for name in ("samples", "steps", "width", "depth", "heads"):
+            check_least(name, getattr(self, name))
         words = read_words(self.words or SHIPPED)
         if self.train:
             if self.letters:  # refuse them before minutes of training, not after

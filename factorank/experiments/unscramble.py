@@ -7,6 +7,7 @@ the letter sets is held out: there the model cannot remember words and has to sp
 teach it how; they are never those of held-out letters.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from factorank.data.words import LETTERS, anagram_sets, split_sets
 from factorank.errors import FactorankError
 from factorank.experiments.record import provenance, write_results
 from factorank.experiments.unscramble_scores import score
-from factorank.files import write_whole
 from factorank.models import PermutationModel
 from factorank.models.model import Masks
 from factorank.training import TrainResult, train
@@ -54,6 +54,13 @@ class UnscrambleSize:
     """The share of the letter sets that is not trained on."""
     spelling_share: float = 0.35
     """The share of the batches that are words of the larger list, if there is one."""
+
+    def __post_init__(self) -> None:
+        for name in ("held_out", "spelling_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise FactorankError(
+                    f"{{parameter}} is a share, from 0 to 1, not {getattr(self, name)}", parameter=name
+                )
 
 
 def learn(
@@ -102,7 +109,8 @@ def learn(
     )
     names = ("batch_size", "optimizer", "lr", "weight_decay", "ema")
     settings = {name: getattr(size, name) for name in names}
-    settings |= {"steps": size.steps or ENDLESS, "schedule": "cosine" if size.steps else "time"}
+    by_time = size.steps is None
+    settings |= {"steps": ENDLESS if by_time else size.steps, "schedule": "time" if by_time else "cosine"}
     if checked_device(options.get("device")).type == "cuda":
         settings["precision"] = "bf16"
     settings |= options
@@ -122,14 +130,9 @@ def run(
 ) -> tuple[PermutationModel | None, list[dict[str, Any]]]:
     """Train, save and measure: the model, None if it was interrupted, and the rows of ``unscramble.jsonl``.
 
-    ``out`` gets ``words.txt``, ``run``, ``model`` in half precision, and the rows.
+    ``out`` gets ``run``, which goes on with the same words only, ``model`` in half precision, and the rows.
     """
     words, more = list(words), list(more)
-    listed, before = "\n".join(words) + "\n", out / "words.txt"
-    if before.is_file() and before.read_text(encoding="utf-8") != listed:  # it goes on with its words
-        raise FactorankError(f"{out} holds a run with other words; choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(before, listed)
     model, result = learn(words, size, out / "run", more=more, seed=seed, **options)
     if result.stopped == "interrupted":
         return None, []
@@ -160,6 +163,11 @@ class Scrambles:
         self.words = words if more is None else torch.cat([words, more])
         self.share = share if len(self.words) > self.first else 0.0
         self.alphabetical = alphabetical
+
+    def fingerprint(self) -> str:
+        """What tells these words from others: a run goes on with the same ones only."""
+        words = hashlib.sha256(self.words.cpu().numpy().tobytes()).hexdigest()
+        return f"{words} {self.first} {self.share} {self.alphabetical}"
 
     def __call__(self, batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         device = generator.device

@@ -154,7 +154,7 @@ class Loop:
         self._share = self._share_before + (1.0 - self._share_before) * min(1.0, spent)
         if any_interrupted:
             self.stopped = "interrupted"
-        elif spent >= 1.0:
+        elif spent >= 1.0 or (settings.schedule == "time" and self._share >= 1.0):
             self.stopped = "max_seconds"
         return bool(any_due)
 

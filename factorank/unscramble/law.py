@@ -1,6 +1,8 @@
 """The law of the orders of some letters, the words that it gives probability to, and the trained model."""
 
+import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from factorank.models import PermutationLaw, PermutationModel, TokenContext
 from factorank.models.unmasking import LEARNT
 
 SHORTEST = 3
+MOST_ORDERS = 2000
+"""Orders whose exact probabilities :func:`likely_words` computes at most."""
 WEIGHTS = Path(__file__).parents[1] / "weights" / "unscramble"
 
 
@@ -39,22 +43,22 @@ def likely_words(
 ) -> list[tuple[str, float]]:
     """The words that the model draws from some letters, with their probabilities, the likeliest first.
 
-    ``words`` are listed as well, whether they are drawn or not. The probabilities are exact, except under
-    random unmasking, which has no likelihood: there they are shares of the draws. The model is the shipped
+    ``words`` are listed as well, whether they are drawn or not. The probabilities are exact but in two cases,
+    in which they are shares of the draws: under random unmasking, which has no likelihood; and of the words
+    drawn least often, once equal letters make more than 2,000 orders of the others. The model is the shipped
     one unless another is passed, and reveals as :func:`usual_unmask` says unless told otherwise.
     """
     model = load() if model is None else model
     unmask = usual_unmask(model) if unmask is None else unmask
     letters = check_letters(letters, model.n)
     draws = law_of_letters(model, [letters], nfe, unmask).sample((samples,), generator=generator)[:, 0]
-    unique, counts = draws.unique(dim=0, return_counts=True)
-    shares = dict.fromkeys(words, 0.0)
-    for order, count in zip(unique.tolist(), counts.tolist(), strict=True):
-        word = spell(letters, order)
-        shares[word] = shares.get(word, 0.0) + count / samples
+    drawn = Counter(spell(letters, order) for order in draws.tolist())
+    shares = dict.fromkeys(words, 0.0) | {word: count / samples for word, count in drawn.items()}
     if unmask != "random":
-        exact = word_probabilities(model, [(letters, word) for word in shares], nfe, unmask)
-        shares = dict(zip(shares, exact.tolist(), strict=True))
+        spelt = math.prod(math.factorial(letters.count(letter)) for letter in set(letters))
+        first = sorted(shares, key=lambda word: (word not in words, -shares[word]))[: MOST_ORDERS // spelt]
+        exact = word_probabilities(model, [(letters, word) for word in first], nfe, unmask)
+        shares |= dict(zip(first, exact.tolist(), strict=True))
     return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
 
 

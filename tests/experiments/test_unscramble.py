@@ -187,7 +187,19 @@ def test_the_command_trains_and_measures(tmp_path, monkeypatch, capsys):
     assert main(["unscramble", "tae", "--model", "runs/unscramble/model", "--samples", "5"]) == 0
     capsys.readouterr()
     assert main(["unscramble", "--train", "--steps", "3"]) == 2
-    assert "holds a run with other words" in capsys.readouterr().err
+    assert "other data" in capsys.readouterr().err
+    (tmp_path / "more.txt").write_text("ten\nnet\n")
+    tiny = ["unscramble", "--train", "--steps", "3", "--words", "tiny.txt"]
+    assert main([*tiny, "--spelling", "more.txt"]) == 2
+    assert "other data" in capsys.readouterr().err
+    for bad, said in (
+        (["--spelling-share", "2"], "--spelling-share is a share, from 0 to 1, not 2.0"),
+        (["--spelling-share", "nan"], "--spelling-share is a share, from 0 to 1, not nan"),
+        (["--steps", "0"], "--steps is at least 1, not 0"),
+        (["--heads", "0"], "--heads is at least 1, not 0"),
+    ):
+        assert main([*tiny, *bad]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_the_command_trains_for_a_time_a_network_of_another_size(tmp_path, monkeypatch, capsys):

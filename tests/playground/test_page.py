@@ -240,6 +240,9 @@ def test_the_words_tab(visit):
     assert status(panel).inner_text() == "Letters are a to z."
     panel.get_by_label("Letters").fill("ab")
     assert status(panel).inner_text().startswith("Give 3 to ")
+    panel.get_by_label("Letters").fill("zzzzzzzzz")  # more orders spell the word than can be asked about
+    panel.get_by_text("The word list has no word").wait_for()
+    assert json.loads(panel.get_attribute("data-words")).keys() == {"zzzzzzzzz"}
     panel.get_by_role("button", name="ptso").click()
     panel.get_by_text("real word").first.wait_for()
     panel.get_by_role("radio", name="1", exact=True).check(force=True)

@@ -24,7 +24,7 @@ def clock(monkeypatch):
 
 @pytest.mark.usefixtures("clock")
 def test_annealing_on_time_goes_on_where_it_was(tmp_path):
-    """Each call has max_seconds; a second call anneals what the first left."""
+    """Each call has max_seconds; a second call anneals what the first left, a third has nothing to do."""
     options = {
         "steps": 10**9,
         "schedule": "time",
@@ -33,12 +33,16 @@ def test_annealing_on_time_goes_on_where_it_was(tmp_path):
         "batch_size": 20,
         "device": "cpu",
     }
-    first = train(make(), ORDERS, out=tmp_path, max_seconds=0.5, **options)
-    assert first.stopped == "max_seconds"
-    assert lines(first)[-1]["lr"] < 0.1 * lines(first)[0]["lr"]
-    second = train(make(), ORDERS, out=tmp_path, max_seconds=0.5, **options)
+    options |= {"out": tmp_path, "max_seconds": 0.5}
+    first = train(make(), ORDERS, callbacks=[lambda run: "stop" if run.done == 4 else None], **options)
+    assert first.stopped == "callback"
+    second = train(make(), ORDERS, **options)
     assert second.stopped == "max_seconds"
-    assert second.steps >= first.steps
+    rates = [line["lr"] for line in lines(second) if "lr" in line]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] < 0.1 * rates[0] < 0.5 * rates[3]
+    third = train(make(), ORDERS, **options)
+    assert (third.stopped, third.steps) == ("max_seconds", second.steps)
 
 
 @pytest.mark.usefixtures("clock")

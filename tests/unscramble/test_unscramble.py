@@ -9,6 +9,7 @@ from factorank import unscramble
 from factorank.data.words import LETTERS
 from factorank.errors import FactorankError
 from factorank.models import PermutationModel
+from factorank.unscramble import law
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,22 @@ def test_the_shipped_model_draws_the_words_of_the_figure(shipped):
     assert sum(
         (unscramble.WEIGHTS / name).stat().st_size for name in ("model.safetensors", "config.json")
     ) < (6 * 2**20)
+
+
+def test_many_equal_letters_leave_shares_of_the_draws(shipped, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    assert unscramble.likely_words("zzzzzzzzz", model=shipped, samples=20, generator=generator) == [
+        ("zzzzzzzzz", 1.0)
+    ]
+    asked = []
+    monkeypatch.setattr(law, "MOST_ORDERS", 9)
+    monkeypatch.setattr(
+        law, "word_probabilities", lambda model, pairs, *_: asked.extend(pairs) or torch.ones(len(pairs))
+    )
+    words = dict(unscramble.likely_words("noon", ["onno"], model=shipped, samples=40, generator=generator))
+    assert [word for _, word in asked] == ["onno", "noon"]  # four orders spell each; the listed one is first
+    assert words["onno"] == words["noon"] == 1
+    assert all((40 * share) == pytest.approx(round(40 * share)) for share in words.values())
 
 
 def test_random_unmasking_gives_shares_of_the_draws(untrained):

@@ -2,10 +2,11 @@
 
 import { el, hue, percent, pills, svg } from "./dom.js";
 import { text } from "./runtime.js";
-import { anagrams, Letters } from "./words.js";
+import { anagrams, Letters, ordersOf } from "./words.js";
 
 const DRAWS = 400;
 const SHOWN = 10;
+const MOST_ORDERS = 2000; // of words whose exact probabilities are computed; the others have shares of the draws
 const EXAMPLES = ["osftre", "ptso", "aelst", "eilnst", "ranges", "gentrail"];
 
 export async function wordsTab(panel) {
@@ -85,10 +86,14 @@ export async function wordsTab(panel) {
     const law = (state.law = model.law(letters, nfe));
     const draws = await law.sample(DRAWS);
     const real = new Set(listed(letters));
-    const words = [...new Set([...draws.map(({ word }) => word), ...real])];
+    const shares = new Map([...real].map((word) => [word, 0]));
+    for (const { word } of draws) shares.set(word, (shares.get(word) ?? 0) + 1 / DRAWS);
+    const words = [...shares.keys()].sort((a, b) => real.has(b) - real.has(a) || shares.get(b) - shares.get(a))
+      .slice(0, Math.floor(MOST_ORDERS / ordersOf(letters)));
     const probabilities = await law.probabilities(words);
     if (run !== state.run) return;
-    const sorted = words.map((word, i) => [word, probabilities[i]]).sort((a, b) => b[1] - a[1]);
+    words.forEach((word, i) => shares.set(word, probabilities[i]));
+    const sorted = [...shares].sort((a, b) => b[1] - a[1]);
     const total = sorted.reduce((sum, [word, p]) => sum + (real.has(word) ? p : 0), 0);
     bars(sorted.filter(([word], i) => i < SHOWN || real.has(word)), real);
     status.textContent = real.size

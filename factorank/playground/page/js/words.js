@@ -142,7 +142,16 @@ class Law {
   }
 }
 
-/** All orders of the letters that spell a word: several where a letter comes twice. */
+/** How many orders of the letters spell each word: several where a letter comes twice. */
+export function ordersOf(letters) {
+  const counts = new Map();
+  return [...letters].reduce((orders, letter) => {
+    counts.set(letter, (counts.get(letter) ?? 0) + 1);
+    return orders * counts.get(letter);
+  }, 1);
+}
+
+/** All orders of the letters that spell a word. */
 export function spellings(word, letters) {
   let all = [[]];
   for (const wanted of word) {
