@@ -1,7 +1,7 @@
 """Law × encoder: what the law of the permutation adds when everything else is equal.
 
 Jigsaw puzzles have one right answer, so a method's share of solved puzzles tells of its encoder as much as of
-its law. Here five laws are crossed with two encoders, at equal steps, batches, augmentation, averaging and
+its law. Here several laws are crossed with two encoders, at equal steps, batches, augmentation, averaging and
 optimizer, without hints:
 
 * a Lehmer code, masked at one evaluation, decoded by its mode and by *marginals*: the slots that maximise the

@@ -6,7 +6,7 @@ validation parts of BSDS500, and the photographs of COCO as thumbnails. Groups w
 are not trained on: other photographs of each, the validation part of BSDS500 among them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,8 @@ from torch import Tensor
 
 from factorank.experiments.way_up_pictures import SQUARE, TINY, enlarged, read_packs, windows
 from factorank.jigsaw.photographs import PhotographModel
-from factorank.jigsaw.photographs.way_up import WayUp
+from factorank.jigsaw.photographs.views import resize
+from factorank.jigsaw.photographs.way_up import WayUp, as_read
 from factorank.jigsaw.photographs.way_up_training import (
     averaged,
     fitted_temperature,
@@ -80,6 +81,34 @@ def train(
     whole = replace(model or PhotographModel.load(), way_up=network.cpu())
     whole.save(Path(out) / "model")
     return whole
+
+
+@torch.no_grad()
+def scores_by_size(
+    network: WayUp, pictures: Sequence[Tensor], sides: Iterable[int] = (64, 96, 112, 128, 160, 192)
+) -> Iterator[dict[str, Any]]:
+    """How often the middle squares of upright pictures, uint8 ``(height, width, 3)``, are told to stand.
+
+    A row for each size at which they are read. ``nats`` is the cross-entropy of the logits as they are.
+    """
+    network.eval()
+    for side in sides:
+        logits = []
+        for picture in pictures:
+            height, width = picture.shape[:2]
+            shorter = min(height, width)
+            top, left = (height - shorter) // 2, (width - shorter) // 2
+            square = picture[top : top + shorter, left : left + shorter].movedim(-1, 0)[None].float()
+            logits.append(network.logits(as_read(resize(square, (side, side))), mirrored=True)[0])
+        every = torch.stack(logits)
+        yield {
+            "experiment": "way-up",
+            "side": side,
+            "pictures": len(pictures),
+            "upright": float((every.argmax(-1) == 0).float().mean()),
+            "nats": float(-every.log_softmax(-1)[:, 0].mean()),
+            "parameters": sum(weight.numel() for weight in network.parameters()),
+        }
 
 
 def squares_of(

@@ -73,7 +73,7 @@ def export_letters(folder: Path, model: PermutationModel | None = None) -> dict[
 def halve(path: Path) -> None:
     """Store the large weights of a graph in half precision; the graph computes in single precision as before.
 
-    Weights that were saved in half precision keep their values, and the file is half as large.
+    The file is half as large. Weights that were saved in half precision keep their values, others are rounded.
     """
     import onnx
     from onnx import helper, numpy_helper
@@ -85,6 +85,8 @@ def halve(path: Path) -> None:
         if values.dtype != np.float32 or values.size < LARGE:
             continue
         name = weight.name
+        if np.abs(values).max() > np.finfo(np.float16).max:
+            raise FactorankError(f"{name} holds values that are too large for half precision")
         weight.CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}.half"))
         casts.append(helper.make_node("Cast", [weight.name], [name], to=onnx.TensorProto.FLOAT))
     nodes = [*casts, *proto.graph.node]

@@ -8,12 +8,14 @@ from PIL import Image
 
 from factorank.experiments import photographs
 from factorank.experiments.photograph_failures import FLAT, contrast, failures, on_blocks, reasons_of
-from factorank.experiments.photographs import fit_certainty, measure, puzzles_of
+from factorank.experiments.photographs import fit_certainty, measure, puzzles_of, scored
 from factorank.experiments.record import write_results
 from factorank.figures import draw
 from factorank.jigsaw import PhotographModel
+from factorank.jigsaw.photographs.model import turned_whole
 from factorank.jigsaw.photographs.network import PhotographNetwork
 from factorank.jigsaw.photographs.puzzles import Task
+from factorank.jigsaw.photographs.solving import Placed
 from tests.jigsaw.photographs.small import SMALL, photograph, small_model
 
 PICTURES = [photograph(60, 80, seed) for seed in range(3)]
@@ -40,6 +42,19 @@ def test_rows_of_every_task_and_method():
     assert edges["parameters"] is None
     assert "stated" not in edges
     assert rows[3]["solved_identical_up_to_turn"] >= rows[3]["solved_identical"]
+
+
+def test_what_is_stated_of_turned_pieces_is_of_standing_upright_if_the_model_knows_of_it():
+    task = Task((2, 2), turned=True)
+    puzzle = puzzles_of(PICTURES[:1], task, 1)[0]
+    none = np.zeros(4)
+    right = Placed(puzzle.slots.numpy(), puzzle.turns.numpy(), 0.95, none, (0.0, 0.0), np.zeros((4, 2)), 0.0)
+    lying = turned_whole(right, (2, 2), 1)
+    for placed, upright, solved in ((right, True, 1), (lying, True, 0), (lying, False, 1)):
+        row = scored([puzzle], [placed], task, True, upright=upright)
+        assert row["solved_when_sure"] == solved
+        assert row["solved_identical_up_to_turn"] == 1
+        assert row["stated_when_sure"] == 0.95
 
 
 def test_puzzles_are_the_same_at_every_call_and_differ_between_scrambles():

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from factorank.experiments import way_up_pictures
-from factorank.experiments.way_up import WINDOWS, squares_of, train
+from factorank.experiments.way_up import WINDOWS, scores_by_size, squares_of, train
 from factorank.experiments.way_up_pictures import (
     NO_WAY_UP,
     make_packs,
@@ -133,6 +133,22 @@ def test_a_network_is_trained_and_goes_on(tmp_path, packs):
     assert any(line.startswith("held-photographs: plain") for line in said)
     assert f"temperature {model.way_up.options['temperature']}" in said
     assert again.way_up.options == model.way_up.options
+
+
+def test_scores_by_size_are_those_of_the_middle_squares():
+    class Bright(WayUp):
+        """Knows that pictures are bright above."""
+
+        def forward(self, pictures):
+            half = pictures.shape[-2] // 2
+            return pictures[..., :half, :].mean((-3, -2, -1)) - pictures[..., half:, :].mean((-3, -2, -1))
+
+    upright = torch.zeros(100, 120, 3, dtype=torch.uint8)
+    upright[:50] = 255
+    upright[:, :10] = upright[:, -10:] = 128  # outside of the middle square
+    rows = list(scores_by_size(Bright((8,), (1,)), [upright, upright.flip(0)], (32, 64)))
+    assert [(row["side"], row["pictures"], row["upright"]) for row in rows] == [(32, 2, 0.5), (64, 2, 0.5)]
+    assert all(row["nats"] > 1 for row in rows)  # it is sure, and wrong of one of the two
 
 
 def test_packs_are_made_of_what_has_a_way_up(tmp_path):
