@@ -73,7 +73,7 @@ def export_letters(folder: Path, model: PermutationModel | None = None) -> dict[
 def halve(path: Path) -> None:
     """Store the large weights of a graph in half precision; the graph computes in single precision as before.
 
-    The file is half as large. Weights that were saved in half precision keep their values, others are rounded.
+    The file is half as large. Weights saved in half precision keep their values, others are rounded.
     """
     import onnx
     from onnx import helper, numpy_helper
