@@ -86,7 +86,7 @@ class WayUp(nn.Module):
         """How often a picture ``(height, width, 3)`` of 0 to 255 must be turned clockwise to stand, and the
         probability that it stands then.
 
-        Of a picture that is not square only half a turn is thought of.
+        A picture that is not square is left as it is or turned by half.
         """
         weight = self.begin.weight
         pixels = picture.to(weight).movedim(-1, 0)[None]
