@@ -49,7 +49,8 @@ def likely_words(
     one unless another is passed, and reveals as :func:`usual_unmask` says unless told otherwise.
     """
     model = load() if model is None else model
-    unmask = usual_unmask(model) if unmask is None else unmask
+    if unmask is None or nfe == 1:  # at one evaluation all orders of revealing are one law
+        unmask = usual_unmask(model)
     letters = check_letters(letters, model.n)
     draws = law_of_letters(model, [letters], nfe, unmask).sample((samples,), generator=generator)[:, 0]
     drawn = Counter(spell(letters, order) for order in draws.tolist())

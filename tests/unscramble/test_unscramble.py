@@ -78,6 +78,11 @@ def test_random_unmasking_gives_shares_of_the_draws(untrained):
     )
     assert sum(share for _, share in words) == pytest.approx(1)
     assert all((40 * share) == pytest.approx(round(40 * share)) for _, share in words)
+    at_once = [
+        dict(unscramble.likely_words("tae", ["tea"], model=untrained, nfe=1, unmask=unmask, samples=5))["tea"]
+        for unmask in ("random", "confident", None)
+    ]
+    assert at_once == [at_once[0]] * 3  # exact: there is one order of revealing only
     with pytest.raises(FactorankError, match="letters are a to z, but 't4e' holds '4' at place 2"):
         unscramble.likely_words("t4e", model=untrained)
 
