@@ -5,6 +5,7 @@ notice is in ``words.notice.txt`` beside it.
 """
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable
 from itertools import permutations, product
@@ -71,6 +72,15 @@ def split_sets(sets: Iterable[str], share: float = 0.05) -> tuple[list[str], lis
         number = int.from_bytes(hashlib.sha256(letters.encode()).digest()[-8:], "big")
         (held_out if number < share * 2**64 else train).append(letters)
     return train, held_out
+
+
+def spelling_count(letters: str) -> int:
+    """How many orders of the letters spell each of their words.
+
+    >>> spelling_count("ate"), spelling_count("eses")
+    (1, 4)
+    """
+    return math.prod(math.factorial(letters.count(letter)) for letter in set(letters))
 
 
 def spellings(word: str, letters: str) -> list[list[int]]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from factorank.data.words import anagram_sets, split_sets
+from factorank.data.words import anagram_sets, spelling_count, split_sets
 from factorank.models import PermutationModel
 from factorank.models.unmasking import UNMASK
 from factorank.unscramble import law_of_letters, spell, usual_unmask, word_probabilities
@@ -106,8 +106,7 @@ def _uniform(chosen: list[str], sets: dict[str, list[str]]) -> float:
     """What the uniform law on the orders gives to real words: the share to compare with."""
     total = 0.0
     for letters in chosen:
-        repeats = math.prod(math.factorial(letters.count(letter)) for letter in set(letters))
-        total += len(sets[letters]) * repeats / math.factorial(len(letters))
+        total += len(sets[letters]) * spelling_count(letters) / math.factorial(len(letters))
     return total / len(chosen) if chosen else 0.0
 
 

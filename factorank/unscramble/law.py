@@ -1,6 +1,5 @@
 """The law of the orders of some letters, the words that it gives probability to, and the trained model."""
 
-import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from factorank.data.words import LETTERS, spellings
+from factorank.data.words import LETTERS, spelling_count, spellings
 from factorank.errors import FactorankError
 from factorank.models import PermutationLaw, PermutationModel, TokenContext
 from factorank.models.unmasking import LEARNT
@@ -56,8 +55,8 @@ def likely_words(
     drawn = Counter(spell(letters, order) for order in draws.tolist())
     shares = dict.fromkeys(words, 0.0) | {word: count / samples for word, count in drawn.items()}
     if unmask != "random":
-        spelt = math.prod(math.factorial(letters.count(letter)) for letter in set(letters))
-        first = sorted(shares, key=lambda word: (word not in words, -shares[word]))[: MOST_ORDERS // spelt]
+        many = MOST_ORDERS // spelling_count(letters)
+        first = sorted(shares, key=lambda word: (word not in words, -shares[word]))[:many]
         exact = word_probabilities(model, [(letters, word) for word in first], nfe, unmask)
         shares |= dict(zip(first, exact.tolist(), strict=True))
     return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
